@@ -84,7 +84,7 @@ class AnswerStream(Protocol):
         """Take the next event; return the piece of text in it, if any."""
 
     def body(self) -> Json:
-        """Return what has come so far, in the form of an answer that is not streamed."""
+        """Return what has arrived so far, in the form of an answer that is not streamed."""
 
 
 class WireApi(Protocol):

@@ -201,7 +201,7 @@ def numbers_of(bodies: Iterable[bytes]) -> bytes:
 
 def key_of(owner: tuple[str | None, str | None], text: str) -> Key:
     """Return an owner, hashed, and a statement or slot as numbers."""
-    # Whoever writes an event chooses the text of a statement: it need not be a hash.
+    # The writer of an event chooses the text of a statement: it need not be a hash.
     return number(owner[0]), number(owner[1]), number(hashed(text))
 
 

@@ -1,7 +1,7 @@
 """A user's own words in a message: without what editors and agents put around them.
 
 An agent's log has them in one text: open files, reminders, rules of the project, output of local
-commands. Whoever remembers what somebody said must not take those for it.
+commands. A memory of what somebody said must not include them.
 """
 
 from __future__ import annotations

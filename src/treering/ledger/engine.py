@@ -406,7 +406,7 @@ class Engine:
             return lock
 
     def forget(self, run_state: RunState) -> None:
-        """Take note that a run is over."""
+        """Note that a run has ended."""
         self._run_states.pop(run_state.run_id, None)
 
     def run_state_in(self, scope: Scope, session_id: str) -> RunState | None:

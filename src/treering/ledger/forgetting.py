@@ -151,7 +151,7 @@ class _Forgetting:
         self._sessions = len(self._whole)
 
     def carry_out(self, provenance: Provenance | None) -> None:
-        """Erase, in an order in which what is left says what is left to do."""
+        """Erase in an order that lets a later call continue from what is left."""
         traces = self._traces
         for event_id in (*self._learnt(provenance), *traces.links):
             self._erase(Selection(scope=self._scope, event_ids=(event_id,)))

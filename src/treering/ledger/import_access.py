@@ -134,7 +134,7 @@ def id_key(store: EventStore, scope: Scope) -> bytes:
 
 
 def accept_id_key(store: EventStore, scope: Scope) -> None:
-    """Note in a scope the key that is here, whichever it noted before."""
+    """Note the key that is here in a scope, in place of any that was noted before."""
     mark = mark_of_key(store.vault.id_key())
     for name in ID_NOTES:
         store.cursors.set(scope, name, mark)

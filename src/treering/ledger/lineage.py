@@ -48,7 +48,7 @@ class Lineage:
         self.scope = scope
         self.session_id = session_id
         self._segments: tuple[Segment, ...] = ()
-        """Those that are known for good, the session's own first."""
+        """Those that cannot change any more, the session's own first."""
 
     def segments(self) -> Iterator[Segment]:
         """Return the parts of the lineage, the session's own first, its oldest ancestor's last."""
@@ -186,7 +186,7 @@ class Lineage:
             yield from self.store.reader.run_headers(self.scope, segment.session_id, run_id)
 
     def ancestors(self) -> dict[str, int]:
-        """Return how far each session has come that this one was forked from."""
+        """Return the last seq of each session that this one was forked from."""
         return {
             segment.session_id: self._head_of(segment.session_id)
             for segment in self.segments()
@@ -194,7 +194,7 @@ class Lineage:
         }
 
     def erased_since(self, ancestors: Mapping[str, int]) -> bool:
-        """Whether an ancestor has lost anything since it had come so far."""
+        """Whether anything was erased in an ancestor after these seqs."""
         for session_id, seq in ancestors.items():
             after = seq
             while page := self.store.reader.session_headers(

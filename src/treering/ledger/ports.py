@@ -420,7 +420,7 @@ class CursorStore(Protocol):
         """Store a follower's cursor durably."""
 
     def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
-        """Keep durably how far each of several followers has come, in one commit."""
+        """Store the cursors of several followers durably, in one commit."""
 
 
 class LeaseStore(Protocol):
@@ -494,7 +494,7 @@ class WordIndex(Protocol):
         """Return indexed events that match, and have at least ``least`` of ``terms``.
 
         Those with most come first; rare terms count more. ``words`` is the share that an event has.
-        None as of ``search``.
+        None means the same as in ``search``.
         """
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:

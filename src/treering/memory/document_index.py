@@ -426,7 +426,7 @@ class DocumentIndex:
 def uncollected() -> Iterator[None]:
     """Have no garbage collected: where all that is made stays, it is looked for in vain."""
     if not gc.isenabled():
-        # Whoever disabled it enables it again, perhaps before we are done.
+        # The caller that disabled it enables it again, perhaps before we are done.
         yield
         return
     try:

@@ -110,7 +110,7 @@ class ScopeMemory:
         """Save what was folded and indexed, for the next process."""
         self.fold.save()
         if self.documents.unstored_count and not self.is_sealed:
-            # Whoever closes a ledger waits for no model.
+            # Closing a ledger must not wait for a model.
             self.documents.catch_up(memory_texts, embedding=False)
 
     @property

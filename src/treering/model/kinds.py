@@ -275,7 +275,7 @@ def _named(name: str) -> set[tuple[str, str | None]]:
 
 def _names_of(kind: str, envelope: str | None) -> frozenset[str]:
     """Return every name of the events that have that kind and envelope."""
-    # A name of an envelope stands for that envelope alone, in whichever kind it is a spelling.
+    # The name of an envelope means only that envelope, even where a kind lists it as a spelling.
     spellings = KINDS[kind].spellings - {*ENVELOPE_KINDS.values(), TOOL_FAILED}
     return spellings | {kind} | ({envelope} if envelope else frozenset())
 

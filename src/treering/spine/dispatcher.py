@@ -208,7 +208,7 @@ class Dispatcher:
         threading.Thread(target=self._watch, name="treering-spine", daemon=True).start()
 
     def _watch(self) -> None:
-        """See to it that no sink is over its time."""
+        """Check that no sink exceeds its time limit."""
         while not self._closed.wait(self._pause_s()):
             for queue in self.queues:
                 queue.look()
@@ -282,7 +282,7 @@ class _SinkClosing:
                 self._worker.end()
 
     def wait(self, timeout_s: float) -> None:
-        """Return when the sink has closed. One that takes longer is left to itself, and named."""
+        """Return when the sink has closed. One that takes longer is left behind, and reported."""
         if self._call is None or self._worker is threading.current_thread():
             return
         if not self._call.over.wait(timeout_s):

@@ -231,7 +231,7 @@ class RunState:
         *,
         boundary: str | None = None,
     ) -> Header:
-        """Record how the run ended, its open calls closed before. One that is over stays so."""
+        """Close the open calls and record how the run ended, unless it has ended already."""
         with self._ending.guard, self._ending.guard:
             self._is_ending = True
             self._ending.take(0)

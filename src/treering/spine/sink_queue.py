@@ -146,7 +146,7 @@ class SinkQueue:
                 self._employ()
 
     def look(self) -> None:
-        """See whether the sink is over its time, and continue without it if so."""
+        """Check whether the sink exceeds its time limit, and continue without it if so."""
         with self._lock.guard, self._lock:
             if self._worker is None:
                 if self._waiting and not self._stopped:

@@ -258,7 +258,7 @@ class FunctionCall:
         if call is None or call.outcome is not None:
             return
         if isinstance(error, GeneratorExit) and self._yielded:
-            # Whoever leaves a generator has what it yielded until then.
+            # A caller that leaves a generator early has what it yielded until then.
             self.finish_yielding(None, left=True)
         elif isinstance(error, TimeoutError):
             self._try(lambda call: call.give_up("timeout"))

@@ -117,7 +117,7 @@ class KeyFolder:
             mark = noted(name)
             if mark is None:
                 continue  # Another process may note one, or an export bring it along.
-            # Whoever noted it may have made the key after it was looked for above.
+            # The process that noted it may have made the key after we looked for it above.
             key = key or self._find_id_key()
             if mark != (key and mark_of_key(key)):
                 raise self._other_id_key(scope)

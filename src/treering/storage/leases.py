@@ -77,12 +77,12 @@ def new_owner(place: str) -> str:
 
 
 def use(name: str) -> None:
-    """Note that a store of this process goes by ``name``."""
+    """Note that a store of this process is called ``name``."""
     _in_use.add(name)
 
 
 def disuse(name: str) -> None:
-    """Note that no store goes by ``name`` any more."""
+    """Note that no store is called ``name`` any more."""
     _in_use.discard(name)
 
 

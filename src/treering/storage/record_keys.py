@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEYED_KINDS: Final = STATE_KINDS | ERASURE_KINDS
 COLUMNS: Final = ("scope", "name", "part", "key", "position")
 _ERASURES: Final = 0
-"""Stands for a name in the rows of events that vouch for erasures."""
+"""Takes the place of a name in the rows of events that vouch for erasures."""
 NAMES_MAX: Final = 4_096
 """Names and first parts of keys whose hashes are remembered."""
 

@@ -94,7 +94,7 @@ class _Numbers(dict[str, int]):
     """The numbers of names under one key; a call and its result ask for the same ones."""
 
     def __init__(self, key: bytes) -> None:
-        # Together they are HMAC-SHA-256, and begin as name_key; its key is taken in only once.
+        # Together they compute HMAC-SHA-256, as name_key does, but hash the key only once.
         block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
         self._inner = sha256(block.translate(_INNER)).copy
         self._outer = sha256(block.translate(_OUTER)).copy

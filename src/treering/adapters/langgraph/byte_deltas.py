@@ -81,7 +81,7 @@ def difference(old: bytes, new: bytes) -> Delta:
 
 
 def applied(delta: Delta, old: bytes) -> bytes:
-    """Return the value that ``delta`` makes of ``old``."""
+    """Return ``old`` with ``delta`` applied."""
     stretch = old[delta.start : delta.start + delta.length]
     return b"".join((delta.head, stretch, delta.middle, old[len(old) - delta.tail :]))
 

@@ -1,4 +1,4 @@
-"""Ids of events that come from logs: the same whenever and from whichever copy they are read.
+"""Ids of events that come from logs: the same at every reading, from any copy.
 
 An id that is made of words is hashed under a key that is stored outside the ledger: ids stay when
 words are erased, and must not let anyone find the words by guessing.

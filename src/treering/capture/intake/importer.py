@@ -9,7 +9,7 @@
 2. **Read** each file from its bookmark: bytes → ``LogRecord`` → ``ParsedEvent``. A line that cannot
    be read is counted and costs no other line.
 3. **Match** the events with the ledger. An event has an id made of the log's own ids, so it is the
-   same whenever and from whichever copy it is read. Known ids are repeats; the others are new.
+   same at every reading, from any copy. Known ids are repeats; the others are new.
    Small files are read one after another and then matched in the same order, with one search.
 4. **Record** new events in batches that span files: an ``Item`` becomes a ``NewEvent``
    (record_import.py) and waits in the buffer. A session is opened by two events before its first

@@ -1,4 +1,4 @@
-"""Reading a log: what its reader makes of each record, here or in a process of its own.
+"""Reading a log: parsing each record, here or in another process.
 
 Reading a large log takes about as long as recording it. So if there is a second core, another
 process reads it, and sends the parsed records as lines of JSON.

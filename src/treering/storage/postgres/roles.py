@@ -69,7 +69,7 @@ DROP POLICY IF EXISTS granted ON {table};
 CREATE POLICY granted ON {table} TO {scoped}
   USING (scope IN (SELECT g.scope FROM grants AS g WHERE g.role = current_user));
 """
-# A query that names a partition goes by the partition's policies: it has none.
+# A query that names a partition is subject to the partition's policies: it has none.
 _CLOSED: Final = """
 ALTER TABLE {part} ENABLE ROW LEVEL SECURITY;
 REVOKE ALL ON {part} FROM PUBLIC, {app}, {scoped};

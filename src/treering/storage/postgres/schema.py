@@ -166,7 +166,7 @@ def _found(connection: Connection, address: Address, partitions: int) -> None:
                 ).format(name, sql.Identifier(table), partitions, remainder)
             )
             _keep_no_samples(connection, table, partition)
-            # A query that names a partition goes by the partition's policies: it has none.
+            # A query that names a partition is subject to the partition's policies: it has none.
             connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(name))
     connection.execute(
         sql.SQL("ALTER FUNCTION enter_epoch() SET search_path = {}, pg_temp").format(

@@ -80,7 +80,7 @@ class CompanionFile:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether there is no file, so that the connection cannot be opened again."""
+        """Whether it exists in memory only, so that the connection cannot be opened again."""
         return self._in_memory or self._private
 
     @property
@@ -102,7 +102,7 @@ class CompanionFile:
         return None
 
     def read_existing(self, work: Callable[[apsw.Connection], Result]) -> Result | None:
-        """Do the same; None if there is no file, too."""
+        """Do the same; also return None if the file does not exist."""
         return self.read(work) if self.exists else None
 
     def write(

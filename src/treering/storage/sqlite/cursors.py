@@ -51,11 +51,11 @@ class Cursors:
         return dict(rows)
 
     def set(self, scope: Scope, follower: str, cursor: str) -> None:
-        """Keep durably how far a follower has come."""
+        """Store the cursor of a follower durably."""
         self.set_all(scope, {follower: cursor})
 
     def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
-        """Keep durably how far each of several followers has come, in one commit."""
+        """Store the cursors of several followers durably, in one commit."""
 
         def work(batch: Batch, _: None) -> None:
             number = self._writer.ids.scope(batch.connection, scope, create=True)[0]

@@ -222,7 +222,7 @@ class SearchIndex:
     def search_any(
         self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
     ) -> SearchCandidates | None:
-        """Return the matches with at least ``least`` of ``terms``; None as of ``search``."""
+        """Return the matches with at least ``least`` of ``terms``; None as in ``search``."""
         if not self._file.exists and not self._database.read_only:
             return SearchCandidates([], more=False)
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})
 """Reasons that accepting it would not undo."""
 BUDGET_TOKENS: Final = 100_000
-"""As of ``Memory.extract``."""
+"""As in ``Memory.extract``."""
 KEY_VARIABLE: Final = "TREERING_EXTRACTOR_KEY"
 REASONS: Final = {
     "empty": "it says nothing",
