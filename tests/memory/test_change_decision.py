@@ -11,7 +11,13 @@ from treering.embedders.static import StaticEmbedder
 from treering.errors import Unavailable
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
-from treering.memory.change_decision import MODEL_COMPARED_MAX, MODEL_REASON, REASONS, ChangeJudge
+from treering.memory.change_decision import (
+    DISPUTED,
+    MODEL_COMPARED_MAX,
+    MODEL_REASON,
+    REASONS,
+    ChangeJudge,
+)
 from treering.memory.change_features import ChangeReader, is_english
 from treering.memory.change_weights import WEIGHTS
 
@@ -228,6 +234,13 @@ class Model:
         return [9.0 if "editor" in old else -9.0 for old in earlier]
 
 
+class AbsentModel(Model):
+    """Cannot be asked."""
+
+    def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+        raise Unavailable(f"cannot read {new} and {len(earlier)} others")
+
+
 def test_a_model_decides_where_there_is_one_and_says_so() -> None:
     judge = ChangeJudge(Aligner(StaticEmbedder()), Model())
 
@@ -237,6 +250,46 @@ def test_a_model_decides_where_there_is_one_and_says_so() -> None:
     assert verdict is not None
     assert (verdict.key, verdict.is_certain) == ("b", True)
     assert verdict.signs[0] == MODEL_REASON
+
+
+def test_a_model_disputes_only_what_it_is_sure_of_and_can_read() -> None:
+    judge, absent, without = (
+        ChangeJudge(Aligner(StaticEmbedder()), model) for model in (Model(), AbsentModel(), None)
+    )
+    text = "My sister stopped being vegan"
+
+    assert judge.disputes(text, "I am vegan")
+    assert not judge.disputes(text, "My editor is vegan")
+    assert not judge.disputes("Meine Schwester ist keine Veganerin mehr", "Ich bin vegan")
+    assert not absent.disputes(text, "I am vegan")
+    assert not without.disputes(text, "I am vegan")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "are_both"),
+    [
+        ("Helena smokes a pack a day.", "Helena's husband gave up smoking.", True),
+        ("Monthly budget for groceries: 400", "Monthly budget for clothes changed to 120", True),
+        ("Helena smokes a pack a day.", "Helena gave up smoking.", False),
+        # One attribute of one subject: the rules are certain.
+        ("I live in Lisbon", "I live in Porto", False),
+    ],
+)
+def test_what_a_rule_mistakes_for_a_change_waits_for_a_decision(
+    first: str,
+    second: str,
+    are_both: bool,  # noqa: FBT001
+) -> None:
+    with treering.open(":memory:", embedder="minilm") as ledger:
+        memory = ledger.memory("a/b")
+        earlier = memory.learn(first)
+        later = memory.learn(second)
+        doubts = memory.doubts()
+
+    assert later.superseded == (() if are_both else (earlier.fact_id,))
+    assert [(each.earlier.id, each.signs) for each in doubts] == (
+        [(earlier.fact_id, DISPUTED)] if are_both else []
+    )
 
 
 def test_a_model_reads_only_the_nearest() -> None:
@@ -249,11 +302,9 @@ def test_a_model_reads_only_the_nearest() -> None:
 
 
 def test_where_a_model_cannot_be_asked_signs_decide() -> None:
-    class Absent(Model):
-        def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
-            raise Unavailable(f"cannot read {new} and {len(earlier)} others")
-
-    judge, by_signs = (ChangeJudge(Aligner(StaticEmbedder()), model) for model in (Absent(), None))
+    judge, by_signs = (
+        ChangeJudge(Aligner(StaticEmbedder()), model) for model in (AbsentModel(), None)
+    )
     asked = "I sold the car.", {"a": "I drive a car."}
 
     verdict = judge.changed(*asked, known=1)

@@ -1,7 +1,8 @@
 """Whether a statement changes an earlier one, where no rule knows.
 
-A model that reads both decides, where there is one for facts; it knows English only. Otherwise a
-weighted sum of signs does, with weights fitted by ``scripts/fit_changes.py``.
+A model that reads both decides, where there is one for facts; it knows English only, and disputes
+what a rule takes for a change by mistake. Otherwise a weighted sum of signs decides, with weights
+fitted by ``scripts/fit_changes.py``.
 """
 
 from __future__ import annotations
@@ -56,17 +57,20 @@ REASONS: Final = {
     "what was planned was done": ("aim", "aim reached"),
 }  # fmt: skip
 """What is shown of a decision, and the signs behind each reason."""
-MODEL_FROM: Final = 2.0
+MODEL_FROM: Final = 0.75
 """The log odds of the model from which the only earlier statement is changed."""
 MODEL_SILENT: Final = 1.0
 """How much more is needed without a word of change: most statements that have none end nothing."""
 MODEL_CROWD: Final = 0.3
 MODEL_DOUBT: Final = 1.0
+MODEL_AGAINST: Final = -2.5
+"""The log odds of the model below which even what a rule takes for a change is in doubt."""
 MODEL_COMPARED_MAX: Final = 4
 """Nearest statements that the model reads."""
 SILENT_NEAR_FROM: Final = 0.35
 """How near others have to be for the model if a statement has no word of change."""
 MODEL_REASON: Final = "a model that read both takes it for a change"
+DISPUTED: Final = ("a rule takes it for a change, and a model that read both does not",)
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""
 NEAR_FROM: Final = 0.12
@@ -115,6 +119,16 @@ class ChangeJudge:
             return self._by_model(self._model, text, read, wanted)
         except Unavailable:
             return self._by_signs(text, earlier, ONE_FROM + CROWD * factors)
+
+    def disputes(self, text: str, earlier: str) -> bool:
+        """Whether the model is sure that a statement leaves an earlier one alone."""
+        if self._model is None or not (self._reads(text) and is_english(earlier)):
+            return False
+        try:
+            [score] = self._model.change_scores(text, [earlier])
+        except Unavailable:
+            return False
+        return score < MODEL_AGAINST
 
     def _reads(self, text: str) -> bool:
         return self._model is not None and len(text) <= CHARACTERS_MAX and is_english(text)

@@ -18,6 +18,7 @@ from treering.derive.memory_state import FactPayload
 from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
+from treering.memory.change_decision import DISPUTED, ChangeVerdict
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.model.events import NewEvent
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.derive.claim_relations import Relation
-    from treering.memory.change_decision import ChangeVerdict
     from treering.memory.ports import Matrix
     from treering.memory.scope_memory import ScopeMemory
 
@@ -158,9 +158,12 @@ class FactGate:
         self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
         """Store a fact that ends others, by the rules or, where these know nothing, by signs."""
-        if contradicted:
-            return self._store(asked, content, contradicted, at)
+        ended = [one for one in contradicted if not self._disputes(content, one)]
+        if ended:
+            return self._store(asked, content, ended, at)
         verdict, changed = self._changed(at, content)
+        if contradicted and (verdict is None or not verdict.is_certain):
+            verdict = ChangeVerdict(contradicted[0].content.id, is_certain=False, signs=DISPUTED)
         if verdict is None or verdict.is_certain:
             signs = None if verdict is None else verdict.signs
             return self._store(asked, content, changed, at, signs=signs)
@@ -190,6 +193,14 @@ class FactGate:
         if content.statement == one.content.statement:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
+
+    def _disputes(self, content: FactPayload, one: KnownFact) -> bool:
+        """Whether a model is sure that a fact does not end one that a rule would have it end."""
+        # Two values of one attribute of one subject are certain.
+        if content.slot is not None and content.slot == one.content.slot:
+            return False
+        judge = self._scope_memory.judge
+        return judge is not None and judge.disputes(content.text, one.content.text)
 
     def _changed(
         self, at: int, content: FactPayload
