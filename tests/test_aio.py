@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, assert_type
 import pytest
 
 import make_aio_types
-from builders import HERE, said
+from builders import ELSEWHERE, HERE, said
 from effort import PATIENCE_S
 from treering import aio
 from treering.errors import Closed, NotFound
 from treering.ledger.keyed_records import KeyedRecord
 from treering.model.events import Header
+from treering.spine.off_loop import THREADS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -178,6 +179,23 @@ def test_a_follower_hears_of_events_and_ends_when_its_task_does(tmp_path: Path) 
             task.cancel()
             await asyncio.wait([task])
             assert heard == ["n0", "n1", "n2"]
+
+    run(work())
+
+
+def test_neither_calls_nor_the_end_of_a_ledger_wait_for_followers(tmp_path: Path) -> None:
+    async def work() -> None:
+        ledger = await aio.open(tmp_path / "a.db")
+        followers = [ledger.follow(HERE) for _ in range(THREADS_MAX)]
+        waiting = [asyncio.ensure_future(anext(follower)) for follower in followers]
+        await asyncio.sleep(0)  # All of them begin.
+
+        await ledger.append([said("hi", scope=ELSEWHERE)])
+        await ledger.close()
+
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(end) for end in ends} == {Closed}
+        await followers[0].aclose()
 
     run(work())
 

@@ -15,6 +15,7 @@ import inspect
 import threading
 import weakref
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
@@ -173,7 +174,11 @@ class AsyncImportAccess(AsyncObject):
 
 
 class AsyncItems(Generic[Item]):
-    """An iterator of the ledger, asynchronously."""
+    """An iterator of the ledger, asynchronously.
+
+    A follower waits for news in a thread of its own: neither other calls nor the end of the ledger
+    wait for it. Closing the ledger ends it with Closed, as without coroutines.
+    """
 
     def __init__(
         self,
@@ -186,6 +191,7 @@ class AsyncItems(Generic[Item]):
         self._lane = self if lane is None else lane
         self._make = make
         self._stop = stop
+        self._thread = None if stop is None else ThreadPoolExecutor(1)
         self._iterator: Iterator[Item] | None = None
         self._items: deque[Item] = deque()
         self._ended = False
@@ -208,21 +214,23 @@ class AsyncItems(Generic[Item]):
     async def _next(self) -> list[Item]:
         if self._stop is None:
             return await self._lanes.run(self._lane, self._take, ITEMS_AT_ONCE)
-        step = asyncio.ensure_future(self._lanes.run(self._lane, self._take, 1))
+        step = asyncio.ensure_future(off_loop(self._thread, self._take, 1))
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
             self._stop.set()  # A follower waits for news: have it end, then wait for it.
-            await asyncio.wait([step])
+            await asyncio.gather(step, return_exceptions=True)
             raise
 
     async def aclose(self) -> None:
         """End it early."""
         self._ended = True
         self._items.clear()
-        if self._stop is not None:
+        if self._stop is None:
+            await self._lanes.run(self._lane, self._close)
+        else:
             self._stop.set()
-        await self._lanes.run(self._lane, self._close)
+            await off_loop(self._thread, self._close)
 
     def _take(self, count: int) -> list[Item]:
         if self._iterator is None:

@@ -11,6 +11,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, NOON, called, run_of, said
 from effort import PATIENCE_S
+from treering.errors import Closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,6 +227,17 @@ def test_a_follower_ends_when_it_is_told_to(ledger: Ledger) -> None:
     stop.set()
 
     assert list(ledger.follow(HERE, stop=stop)) == []
+
+
+def test_a_follower_ends_when_its_ledger_is_closed(ledger: Ledger) -> None:
+    ledger.append([said("hi")])
+    follower = ledger.follow(HERE)
+    next(follower)
+
+    ledger.close()
+
+    with pytest.raises(Closed):
+        next(follower)
 
 
 def test_a_committed_follower_gets_a_run_when_it_has_ended_well(ledger: Ledger) -> None:

@@ -74,7 +74,7 @@ class ServerConnection:
 
     def stream(self, path: str, headers: dict[str, str]) -> tuple[HTTPConnection, HTTPResponse]:
         """Return a stream that has begun, on a socket of its own. Raise what the server answers."""
-        self._check_open()
+        self.check_open()
         connection = self._connect()
         try:
             connection.request("GET", path, headers=self._headers | headers)
@@ -106,7 +106,7 @@ class ServerConnection:
         """
         until = time.monotonic() + self._patience_s
         for pause_s in _pauses():
-            self._check_open()
+            self.check_open()
             try:
                 status, answer = self._send(method, path, body)
             except (OSError, HTTPException) as error:
@@ -152,7 +152,8 @@ class ServerConnection:
         kind = HTTPSConnection if self._is_secure else HTTPConnection
         return kind(self._host, self._port, timeout=ANSWER_S)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise Closed if it was closed."""
         if self._is_closed:
             raise Closed("the ledger is closed", hint="open it again")
 
@@ -353,6 +354,7 @@ class _Lines:
 
     def next(self, cursor: str) -> bytes | None:
         """Return the next line; None if none comes for a moment. ``cursor`` is where to resume."""
+        self._connection.check_open()
         try:
             line = self._lines.get(timeout=_BEAT_S)
         except queue.Empty:
