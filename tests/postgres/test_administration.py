@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,24 @@ def test_a_ledger_is_laid_out_with_its_roles(empty: Place) -> None:
     )
     assert receipt.partitions == schema.PARTITIONS
     assert receipt.roles == [f"{empty.schema}_app", f"{empty.schema}_scoped"]
+
+
+def test_whoever_lays_out_at_the_same_time_gets_the_same_ledger_with_its_roles(
+    empty: Place,
+) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        receipts = list(threads.map(lambda _: empty.administration.init(partitions=2), range(6)))
+
+    assert sorted(receipt.schema_version_before for receipt in receipts) == [0, *[VERSION] * 5]
+    assert {len(receipt.roles) for receipt in receipts} == {2}
+
+
+def test_a_role_that_is_let_in_from_many_places_at_once_has_all_its_scopes(place: Place) -> None:
+    scopes, role = ["a", "b", "c", "d"], f"r_{secrets.token_hex(4)}"
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(partial(place.administration.grant, role), scopes))
+
+    assert place.administration.status().roles[role] == scopes
 
 
 def test_laying_out_again_changes_nothing(place: Place) -> None:

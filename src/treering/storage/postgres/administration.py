@@ -88,12 +88,12 @@ class Administration:
             )
         with self._connected() as connection:
             schema.check_server(connection, address)
-            before = schema.stored_version(connection, address)
             with connection.transaction():
-                schema.migrate(connection, address, partitions or schema.PARTITIONS)
+                # The lock of a migration holds for the roles, too: others may be making them.
+                before = schema.migrate(connection, address, partitions or schema.PARTITIONS)
                 if not schema.is_current(before):
                     roles.renew(connection, address)
-            made = with_roles and roles.make(connection, address)
+                made = with_roles and roles.make(connection, address)
             return InitReceipt(
                 schema=address.schema,
                 schema_version_before=before,

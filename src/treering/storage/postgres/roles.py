@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from treering.errors import InvalidInput, NotFound
-from treering.storage.postgres.schema import HASHING, SCRUBBED
+from treering.storage.postgres.schema import HASHING, SCRUBBED, lock
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -160,6 +160,7 @@ def grant(
 ) -> None:
     """Let ``role`` use the ledger; create the role if it does not exist."""
     with connection.transaction():
+        lock(connection)
         _check_walls(connection, address)
         _check_name(address, role)
         if not _exists(connection, role):
@@ -189,6 +190,7 @@ def grant(
 def revoke(connection: Connection, address: Address, role: str, scope: str | None) -> None:
     """Revoke a scope, or the rights of an application, from ``role``."""
     with connection.transaction():
+        lock(connection)
         if not _is_granted(connection, address, role, scope):
             what = "the ledger" if scope is None else f"scope {scope}"
             held = connection.execute(

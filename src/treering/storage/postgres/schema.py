@@ -37,7 +37,7 @@ ERASABLE: Final = {
 }  # fmt: skip
 """Columns that an erasure blanks."""
 _LAYING_OUT: Final = 0x74726E67
-"""The lock for creating or upgrading a ledger."""
+"""The lock for creating or upgrading a ledger, and for its roles."""
 _EXTENSION: Final = re.compile(r"^-- requires extension: (\w+)$", re.MULTILINE)
 
 
@@ -106,11 +106,14 @@ def is_current(version: int) -> bool:
     return version == len(migrations())
 
 
-def migrate(connection: Connection, address: Address, partitions: int = PARTITIONS) -> None:
-    """Upgrade the ledger to the newest schema; create it if it does not exist."""
+def migrate(connection: Connection, address: Address, partitions: int = PARTITIONS) -> int:
+    """Upgrade the ledger to the newest schema, or create it; return the version it had, or 0.
+
+    No other process does so until the caller's transaction ends.
+    """
     schema = sql.Identifier(address.schema)
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LAYING_OUT,))
+        lock(connection)
         # Read under the lock: another process may have been faster.
         version = stored_version(connection, address)
         if version > len(migrations()):
@@ -127,6 +130,12 @@ def migrate(connection: Connection, address: Address, partitions: int = PARTITIO
                 " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                 (str(number),),
             )
+    return version
+
+
+def lock(connection: Connection) -> None:
+    """Keep others from changing the schema or its roles until the transaction ends."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LAYING_OUT,))
 
 
 def check_extensions(connection: Connection, statements: str, address: Address) -> None:
