@@ -88,6 +88,22 @@ def test_what_others_record_is_followed_until_it_is_stopped(
     assert (out, err, process.returncode) == ("", "", 130)
 
 
+def test_a_follower_whose_reader_has_left_ends_although_nothing_happens(
+    cli: CommandLine, environment: dict[str, str]
+) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("before", ts_ms=NOON)])
+    with start(environment, "tail", "-f", "-n", "1", *IN) as process:
+        line_of(process)
+        assert process.stdout
+        assert process.stderr
+
+        process.stdout.close()
+
+        assert process.wait(PATIENCE_S) == 141
+        assert process.stderr.read() == ""
+
+
 def test_a_server_is_followed_too_and_each_event_is_a_json_line(
     environment: dict[str, str], postgres: Places
 ) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import io
 import os
+import select
 import signal
 import sys
 from datetime import UTC, datetime
@@ -201,6 +202,14 @@ def writing_output(done: str = "") -> Iterator[None]:
         raise
     except OSError as error:
         raise unwritable(error, done) from error
+
+
+def check_reader() -> None:
+    """Raise BrokenPipeError if the program that reads standard output has ended."""
+    output = select.poll()
+    output.register(1, 0)  # Errors are reported whatever is asked for.
+    if output.poll(0):
+        raise BrokenPipeError
 
 
 def unwritable(error: OSError, done: str = "") -> StorageError:

@@ -15,6 +15,7 @@ from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_sessio
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX, parse_kinds, session_option
 from treering.surfaces.cli.output import (
+    check_reader,
     is_terminal,
     painted,
     say_painted,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from treering.surfaces.cli.finding import ShortIds
 
 EVENTS: Final = 20
+READER_S: Final = 0.5
+"""How long after its reader has ended a quiet follower ends."""
 _KIND_COLUMNS: Final = 22
 _COLOURS: Final = {
     "conversation": "cyan",
@@ -156,13 +159,22 @@ def _follow(
 ) -> None:
     shown = {header.event_id for header in headers}
     names = Names(ledger, wanted, headers)
-    for header in _both(headers, ledger.follow(wanted.scope, after=start), shown):
+    for header in _both(headers, _coming(ledger, wanted.scope, start), shown):
         if not wanted.holds(header):
             continue
         if invocation().as_json:
             click.echo(msgspec.json.encode(_item(header, mask)))
         else:
             say_painted(_line(header, mask, names))
+
+
+def _coming(ledger: Ledger, scope: str, cursor: str | None) -> Iterator[Header]:
+    """Yield new events until nobody reads them any more: without news, no write would tell."""
+    while True:
+        check_reader()
+        follower = ledger.follow(scope, after=cursor, idle_s=READER_S)
+        yield from follower
+        cursor = follower.cursor
 
 
 def _both(headers: Sequence[Header], coming: Iterator[Header], shown: set[str]) -> Iterator[Header]:
