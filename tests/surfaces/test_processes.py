@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -15,10 +17,9 @@ from surfaces.processes import recorded
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from surfaces.processes import Run
 
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
 USAGE: Final = r"""
 # append one event
 treering episodes append \
@@ -186,6 +187,20 @@ def test_the_module_runs_like_the_program(environment: dict[str, str]) -> None:
     )
 
     assert finished.stdout == f"treering {__version__}\n"
+
+
+def test_the_hint_for_an_old_read_only_ledger_works(tmp_path: Path, run: Run) -> None:
+    old, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    shutil.copyfile(GOLDEN / "ledger_v3.db", old)
+    old.chmod(0o400)
+
+    refused = run("verify")
+
+    assert refused.returncode == 1
+    assert "make the copy writable, and run treering verify --db COPY" in refused.stderr
+    shutil.copy(old, copy)
+    copy.chmod(0o600)
+    assert run("verify", "--db", str(copy)).returncode == 0
 
 
 def test_a_ledger_that_may_only_be_read_is_read(run: Run, tmp_path: Path) -> None:

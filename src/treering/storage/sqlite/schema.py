@@ -53,7 +53,8 @@ def check_version(version: int, path: str, *, upgradable: bool) -> None:
     if version < newest and not upgradable:
         raise SchemaTooOld(
             f"{path} has schema {version} and needs an upgrade to {newest}",
-            hint="open it once for writing, for instance with treering verify",
+            hint="run treering verify where it may be written; else copy it, with its -wal file"
+            " if there is one, make the copy writable, and run treering verify --db COPY",
         )
 
 
