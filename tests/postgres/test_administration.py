@@ -8,8 +8,9 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 import pytest
 
 import treering
@@ -21,9 +22,6 @@ from threads import in_threads
 from treering.errors import NotFound, NotPermitted, Unsupported
 from treering.storage.postgres import administration, schema
 from treering.storage.postgres import server as server_module
-
-if TYPE_CHECKING:
-    import psycopg
 
 VERSION = len(schema.migrations())
 """The schema that this program makes."""
@@ -347,6 +345,26 @@ def test_roles_of_a_ledger_in_another_database_are_refused_with_what_to_do(
     assert len(apart.administration.init(partitions=2).roles) == 2
     assert place.administration.init().roles == [f"{place.schema}_app", f"{place.schema}_scoped"]
     assert list(place.administration.status().roles) == [role]
+
+
+def test_a_ledger_that_was_moved_to_another_database_keeps_its_roles(server: Server) -> None:
+    """A dump that is restored has the privileges of the roles, but not what is noted of them."""
+    old = Place(server, database=f"d_{secrets.token_hex(4)}")
+    server.create_database(old.database)
+    old.administration.init(partitions=2)
+    role, new = old.role(HERE), Place(server, database=f"{old.database}_2", schema=old.schema)
+
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {new.database} TEMPLATE {old.database}".encode())
+        with pytest.raises(treering.InvalidInput, match="another database"):
+            new.administration.init()
+        connection.execute(f"DROP DATABASE {old.database}".encode())
+
+    assert len(new.administration.init().roles) == 2
+    with treering.open(new.url_of(role)) as ledger:
+        ledger.append([said("hello")])
+        with pytest.raises(NotPermitted):
+            ledger.append([said("hello", scope=ELSEWHERE)])
 
 
 def test_nobody_is_let_into_a_ledger_by_a_grant_in_another_database(

@@ -149,10 +149,25 @@ def _make_group(connection: Connection, address: Address, role: str, name: sql.I
         connection.execute(sql.SQL(_MAKE).format(role=name))
         connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(mark)))
     elif (comment[0] or mark) != mark:
-        raise InvalidInput(
-            f"the role {role} belongs to a ledger in another database of this server",
-            hint=f"give this one its own schema: ?schema={address.schema}_2",
-        )
+        if not _is_left_over(connection, address, role, comment[0]):
+            raise InvalidInput(
+                f"the role {role} belongs to a ledger in another database of this server",
+                hint=f"give this one its own schema: ?schema={address.schema}_2",
+            )
+        connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(mark)))
+
+
+def _is_left_over(connection: Connection, address: Address, role: str, mark: str) -> bool:
+    """Whether a role's database is gone and this one was restored from its dump.
+
+    A dump has the privileges of the role, so that its members have access already.
+    """
+    row = connection.execute(
+        "SELECT has_schema_privilege(%s, %s, 'USAGE')"
+        " AND NOT EXISTS (SELECT FROM pg_database WHERE oid::text = %s)",
+        (role, address.schema, mark.rpartition(" ")[2]),
+    ).fetchone()
+    return row is not None and bool(row[0])
 
 
 def grant(
