@@ -373,6 +373,20 @@ def test_without_the_key_the_chain_is_proved_and_payloads_are_counted(
     assert len(exported(sealed, payloads="withheld").splitlines()) == 6
 
 
+def test_a_damaged_key_file_is_a_missing_key_and_not_a_damaged_ledger(
+    sealed: Ledger, keys: Path
+) -> None:
+    sealed.append([said("a")])
+    (file,) = keys.glob("*.key")
+    file.write_bytes(b"0" * 300)
+
+    with pytest.raises(KeyMissing, match="does not hold the keys of scope acme/app"):
+        sealed.append([said("b", session_id="s2")])
+    proof = sealed.admin.verify()
+
+    assert (proof.intact, proof.events, proof.sealed) == (True, 1, 1)
+
+
 def test_a_writer_without_the_key_records_nothing_in_plain_text(sealed: Ledger, keys: Path) -> None:
     lose_keys(keys)
 

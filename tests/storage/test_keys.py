@@ -218,9 +218,9 @@ def test_a_file_that_holds_no_keys_of_the_scope_is_refused(
     (path,) = files(folder)
     path.write_bytes(path.read_bytes().replace(b"acme", b"acmf") if content is None else content)
 
-    with pytest.raises(Corrupt, match="does not hold the keys of scope acme/app"):
+    with pytest.raises(KeyMissing, match="does not hold the keys of scope acme/app"):
         vault.in_use(SCOPE)
-    with pytest.raises(Corrupt):
+    with pytest.raises(KeyMissing):
         vault.create(SCOPE, at_ms=2)
 
 

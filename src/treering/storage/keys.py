@@ -299,7 +299,7 @@ class KeyFolder:
                 ring = msgspec.json.decode(text, type=_Ring)
                 if (ring.ledger, ring.scope) == (self._ledger_id(), scope):
                     return _Opened(stamp, ring)
-        raise Corrupt(
+        raise KeyMissing(
             f"{path} does not hold the keys of scope {scope}",
             hint="put back the copy that you keep of it",
         )
