@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -385,6 +386,24 @@ def test_a_damaged_key_file_is_a_missing_key_and_not_a_damaged_ledger(
     proof = sealed.admin.verify()
 
     assert (proof.intact, proof.events, proof.sealed) == (True, 1, 1)
+
+
+def test_nothing_is_sealed_under_another_key_of_the_same_generation(
+    sealed: Ledger, keys: Path
+) -> None:
+    sealed.append([said("a")])
+    (file,) = keys.glob("*.key")
+    right = file.read_bytes()
+    file.write_bytes(re.sub(rb'"key":"[0-9a-f]{8}', b'"key":"00000000', right))
+
+    for session in ("s2", "s2", "s3"):
+        with pytest.raises(KeyMissing, match="another one than that which sealed"):
+            sealed.append([said("b", session_id=session)])
+
+    file.write_bytes(right)
+    sealed.append([said("c", session_id="s2")])
+    assert payloads(sealed) == [{"text": "a"}, {"text": "c"}]
+    assert sealed.admin.verify().intact
 
 
 def test_a_writer_without_the_key_records_nothing_in_plain_text(sealed: Ledger, keys: Path) -> None:

@@ -569,6 +569,9 @@ class Vault(Protocol):
 class Key(Protocol):
     """One generation of a scope's key."""
 
+    is_proved: bool
+    """Whether it is known to open what was sealed under its generation before."""
+
     @property
     def generation(self) -> int:
         """Return its number, from 1 on."""

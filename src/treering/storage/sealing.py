@@ -25,7 +25,7 @@ from treering.storage.encoding import decompress, stub, unspilled
 from treering.storage.repeats import same_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from treering.ledger.ports import Key, Vault
     from treering.ledger.records import Draft, Unread
@@ -44,10 +44,11 @@ _GONE: Final = encode(REDACTED)
 class AesKey:
     """One generation of a scope's key."""
 
-    __slots__ = ("_cipher", "_digest_key", "_opening", "_unopened", "generation")
+    __slots__ = ("_cipher", "_digest_key", "_opening", "_unopened", "generation", "is_proved")
 
     def __init__(self, generation: int, material: bytes) -> None:
         self.generation = generation
+        self.is_proved = False
         self._opening = bytes([_MARK]) + generation.to_bytes(4, "big")
         self._cipher = cipher()(material)
         self._unopened = _unopened()
@@ -113,6 +114,28 @@ def check_unsealed(scope: str, *, has_key: bool, has_boxes: Callable[[], bool]) 
             " outside, and nothing is recorded there in plain text",
             hint=f"run treering verify, then treering keys create --scope {scope}",
         )
+
+
+def prove(key: Key, scope: str, boxes: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise KeyMissing if ``key`` opens none of the boxes that its generation sealed.
+
+    ``boxes`` are those of the scope's last events, with their keys.
+    """
+    sealed = [(at, box) for at, box in boxes if generation_of(box) == key.generation]
+    if sealed and not any(_opens(key, _place(scope, at), box) for at, box in sealed):
+        raise KeyMissing(
+            f"the key of scope {scope} is another one than that which sealed its last payloads",
+            hint="put back the key file that belongs to this ledger",
+        )
+    key.is_proved = True
+
+
+def _opens(key: Key, place: bytes, box: bytes) -> bool:
+    try:
+        key.unseal(box, place)
+    except Corrupt:
+        return False
+    return True
 
 
 def is_box(salt: bytes | None) -> bool:

@@ -23,7 +23,7 @@ from treering.storage.record_keys import (
 )
 from treering.storage.repeats import find_repeats, in_call_order, not_first
 from treering.storage.runs import RUN_OPEN, check_run, state_after
-from treering.storage.sealing import check_unsealed, is_sealable, stored_content
+from treering.storage.sealing import check_unsealed, is_sealable, prove, stored_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,10 +80,10 @@ WHERE e.scope = %s AND e.session = %s AND e.run_id = %s AND e.seq > greatest(%s,
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
 # Ids that we make are in order of time.
-_LAST_BOX: Final = """
-SELECT 1 FROM (
-  SELECT salt FROM events WHERE scope = %s ORDER BY event_id DESC LIMIT 64
-) AS e WHERE length(salt) > %s LIMIT 1
+_LAST_BOXES: Final = """
+SELECT event_id, salt FROM (
+  SELECT event_id, salt FROM events WHERE scope = %s ORDER BY event_id DESC LIMIT 64
+) AS e WHERE length(salt) > %s
 """
 _STATE_SCOPE: Final = "SELECT set_config('treering.scope', %s, true)"
 _POSITIONS: Final = "SELECT nextval('positions') FROM generate_series(1, %s::bigint)"
@@ -322,6 +322,8 @@ class Batch:
         """Return the stored salt, payload and blob key; sealed, if the scope is."""
         sealed = self._sealed[scope] and payload is not None and is_sealable(kind)
         key = self.vault.in_use(scope) if sealed else None
+        if key is not None and not key.is_proved:
+            prove(key, scope, self._last_boxes(scope))
         plain = payload is not None and not sealed and is_sealable(kind)
         if plain and scope not in self._plain:
             self._check_plain(scope)
@@ -342,8 +344,7 @@ class Batch:
         def has_boxes() -> bool:
             if scope in boxless:
                 return False
-            boxes = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
-            if boxes.fetchone() is None:
+            if not self._last_boxes(scope):
                 return False
             # Somebody may have sealed the scope since we read its mark, and waits for us.
             return self.connection.execute(_SEALED, (scope,), binary=True).fetchone() is None
@@ -351,6 +352,10 @@ class Batch:
         check_unsealed(scope, has_key=self._has_key[scope], has_boxes=has_boxes)
         boxless.add(scope)
         self._plain.add(scope)
+
+    def _last_boxes(self, scope: str) -> list[Any]:
+        """Return what was sealed lately in a scope, each with the id of its event."""
+        return self.connection.execute(_LAST_BOXES, (scope, SALT_BYTES), binary=True).fetchall()
 
     def follow_run(self, scope: str, session: int, run_id: str, kind: str, seq: int) -> None:
         """Note that a run has begun, continued or ended at ``seq``."""

@@ -287,6 +287,8 @@ class Writer:
             return None
         if sealed and payload is not None and is_sealable(kind):
             secret = self.vault.in_use(scope)
+            if not secret.is_proved:
+                return None
             salt, payload, _, _ = stored_content(
                 secret, (scope, session.scope_key), event_id, salt, payload, None
             )

@@ -24,7 +24,7 @@ from treering.storage.record_keys import (
 )
 from treering.storage.repeats import find_repeats, in_call_order, not_first, same_draft, taken
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
-from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
+from treering.storage.sealing import Opener, check_unsealed, is_sealable, prove, stored_content
 from treering.storage.sqlite import indexes, record_keys, rows
 from treering.storage.sqlite.indexes import INDEXED_POSITION
 from treering.storage.sqlite.reader import find_note, stored_header
@@ -58,8 +58,8 @@ FROM events AS e
 WHERE e.position > {INDEXED_POSITION} AND e.session = ?1 AND e.run = ?2 AND e.seq > ?3
 """
 # Ids are made in the order of time, but for those that are given.
-_LAST_BOX: Final = f"""
-SELECT 1
+_LAST_BOXES: Final = f"""
+SELECT v.event_id, c.salt
 FROM (
   SELECT position
   FROM (
@@ -73,9 +73,9 @@ FROM (
   SELECT position
   FROM (SELECT position FROM ids_by_scope WHERE scope = ?1 ORDER BY event_id DESC LIMIT 64)
 ) AS e
+JOIN events AS v ON v.position = e.position
 JOIN contents AS c ON c.position = e.position
 WHERE length(c.salt) > ?2
-LIMIT 1
 """
 _NOTE_KEY: Final = """
 INSERT INTO cursors (scope, follower, cursor) SELECT id, ?, ? FROM scopes WHERE name = ?
@@ -460,11 +460,15 @@ class Batch:
         def has_boxes() -> bool:
             if name in ids.boxless:
                 return False
-            return fetch_value(self.connection, _LAST_BOX, (scope, SALT_BYTES)) is not None
+            return bool(self._last_boxes(scope))
 
         check_unsealed(name, has_key=self._vault.has_sealed(name), has_boxes=has_boxes)
         ids.boxless.add(name)
         ids.unsealed.add(name)
+
+    def _last_boxes(self, scope: int) -> list[Any]:
+        """Return what was sealed lately in a scope, each with the id of its event."""
+        return self.connection.execute(_LAST_BOXES, (scope, SALT_BYTES)).fetchall()
 
     def next_position(self) -> int:
         """Return the position of the next event."""
@@ -497,6 +501,8 @@ class Batch:
         name, number, scope_key = scope
         sealed = payload is not None and name in self._ids.sealed and is_sealable(kind)
         key = self._vault.in_use(name) if sealed else None
+        if key is not None and not key.is_proved:
+            prove(key, name, self._last_boxes(number))
         ids = self._ids
         plain = payload is not None and not sealed and is_sealable(kind)
         if plain and name not in ids.unsealed:
