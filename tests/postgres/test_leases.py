@@ -333,6 +333,10 @@ def first(server: Server, monkeypatch: pytest.MonkeyPatch) -> Place:
             "GRANT SELECT ON ledger, grants TO {app}, {scoped};",
         )
         then.setattr("treering.storage.postgres.reader.Reader.has_legacy", lambda _: False)
+        then.setattr(
+            "treering.storage.postgres.batch._POSITIONS",
+            "SELECT nextval('positions') FROM generate_series(1, %s::bigint)",
+        )
         place.administration.init(partitions=2)
         with treering.open(place.url) as ledger:
             ledger.append([said("of the first schema")])

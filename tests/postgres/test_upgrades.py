@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from treering import Header, Ledger
 
 TO_SCHEMA_8: Final = """
+ALTER TABLE runs DROP COLUMN writer;
+ALTER SEQUENCE event_positions RENAME TO positions;
 DROP TABLE record_keys;
-DROP FUNCTION append_event_in_run;
+DROP FUNCTION append_event_in_run, append_event;
 ALTER TABLE search_marks DROP COLUMN layout;
 DROP FUNCTION count_session, count_scope CASCADE;
 ALTER TABLE scopes DROP COLUMN sessions, DROP COLUMN digest;

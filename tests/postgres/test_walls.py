@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING, Any, Final
 
@@ -314,7 +315,7 @@ def test_no_row_of_another_scope_can_be_changed_or_removed(
         "INSERT INTO grants VALUES (current_user, 'acme/other')",
         "UPDATE grants SET scope = 'acme/other'",
         "DELETE FROM grants",
-        "SELECT setval('positions', 1)",
+        "SELECT setval('event_positions', 1)",
         "ALTER TABLE events DISABLE ROW LEVEL SECURITY",
         "DROP POLICY stated ON events",
         "CREATE POLICY mine ON events USING (true)",
@@ -395,9 +396,9 @@ END $$
         MERGE,
         UPSERT,
         "INSERT INTO scopes VALUES ('acme/other', 'x') ON CONFLICT DO NOTHING; TABLE scopes",
-        "SELECT nextval('positions'), currval('positions'), lastval()",
+        "SELECT nextval('event_positions'), currval('event_positions'), lastval()",
         "SELECT currval('sessions_id_seq')",
-        "TABLE positions",
+        "TABLE event_positions",
         "SELECT * FROM pg_sequences",
         "SELECT enter_epoch()",
         "SELECT * FROM pg_stats",
@@ -804,3 +805,22 @@ def test_granting_again_changes_nothing(place: Place) -> None:
     place.administration.grant(role, HERE)
 
     assert place.administration.status().roles == {role: [HERE]}
+
+
+def test_roles_of_each_sort_number_one_run_together(server: Server) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2)
+    urls = [place.url, place.url_of(place.role(None)), place.url_of(place.role(HERE))]
+    with contextlib.ExitStack() as stack:
+        ledgers = [stack.enter_context(treering.open(url)) for url in urls]
+        for ledger in ledgers:
+            ledger.append([said("here")])
+        # In turns, then each by itself, so that the run has no writer, several, and one.
+        in_turn = [*ledgers * 2, *(ledger for ledger in ledgers for _ in range(4))]
+        numbers = [ledger.append([said("a", run_id="r1")])[0].run_seq for ledger in in_turn]
+        writers = place.sql("SELECT writer > 0 FROM runs")
+        ledgers[0].append([said("b", run_id="r1"), said("c", run_id="r1")])
+
+    assert numbers == list(range(1, len(in_turn) + 1))
+    assert writers == [(True,)]
+    assert place.sql("SELECT writer FROM runs") == [(0,)]

@@ -100,6 +100,82 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
     assert ledger.admin.verify().intact
 
 
+def test_a_run_of_one_writer_is_numbered_without_a_look_at_the_events_of_others(
+    url: str, ledger: Ledger
+) -> None:
+    mislead = "UPDATE events SET run_seq = 90 WHERE run_id = 'mine'"
+    with open_ledger(url) as other:
+        ledger.append([said("a", run_id="mine")])
+        ledger.append([said("b", run_id="mine")])
+        other.append([said("aside", run_id="theirs")])
+        # Whoever reads the events now gets another number.
+        store_of(ledger)._server.write(lambda c: c.execute(mislead), parse_scope(HERE))
+
+        own = [ledger.append([said("c", run_id="mine")])[0]]
+        other.append([said("aside", run_id="theirs")])
+        own += ledger.append([said("d", run_id="mine"), said("e", run_id="mine")])
+        misled = other.append([said("f", run_id="mine")])[0]
+
+    assert [header.run_seq for header in own] == [3, 4, 5]
+    assert misled.run_seq == 91
+
+
+def test_a_run_is_counted_anew_after_whoever_else_has_added_to_it(url: str) -> None:
+    dice = Random(5)
+    with contextlib.ExitStack() as stack:
+        ledgers = [stack.enter_context(open_ledger(url)) for _ in range(3)]
+        for number in range(rounds(60)):
+            # Mostly one writer, so that it has the run for its own when others come.
+            ledger = ledgers[max(0, dice.randrange(-3, 3))]
+            size = dice.choice((1, 1, 1, 1, 3))
+            run_ids = [dice.choice(("r1", "r1", "r2", None)) for _ in range(size)]
+            ledger.append([said(f"{number}", run_id=run_id) for run_id in run_ids])
+
+        check_run_numbers(ledgers[0])
+        assert ledgers[0].admin.verify().intact
+
+
+def test_threads_and_other_processes_give_no_number_of_a_run_twice(
+    url: str, ledger: Ledger
+) -> None:
+    def add(own: Ledger, run_id: str) -> None:
+        for number in range(rounds(25)):
+            own.append([said(f"{number}", run_id=run_id)])
+            own.append([said("alone", run_id=f"{run_id}-{threading.get_ident()}")])
+
+    with open_ledger(url) as other:
+        in_threads(*(partial(add, own, "r1") for own in (ledger, ledger, ledger, other, other)))
+
+        check_run_numbers(ledger)
+        assert ledger.admin.verify().intact
+
+
+def test_a_child_and_its_parent_give_no_number_of_a_run_twice(ledger: Ledger) -> None:
+    ledger.append([said("before", run_id="r1")])
+    ledger.append([said("mine by now", run_id="r1")])
+
+    def add() -> None:
+        for number in range(10):
+            ledger.append([said(f"{number}", run_id="r1")])
+
+    children = [in_child(add) for _ in range(2)]
+    add()
+
+    assert [ended_well(child) for child in children] == [True] * 2
+    add()
+    check_run_numbers(ledger)
+
+
+def check_run_numbers(ledger: Ledger) -> None:
+    """Check that the numbers of each run of s1 go up by one."""
+    numbers: dict[str, list[int | None]] = {}
+    for header in ledger.session("s1", scope=HERE, agent="lyria").headers():
+        if header.run_id is not None:
+            numbers.setdefault(header.run_id, []).append(header.run_seq)
+
+    assert numbers == {run_id: list(range(1, len(own) + 1)) for run_id, own in numbers.items()}
+
+
 # Processes.
 
 

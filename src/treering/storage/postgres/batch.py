@@ -10,7 +10,7 @@ from treering.ledger.records import SealedMeanwhile
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
-from treering.storage.postgres.id_cache import open_session
+from treering.storage.postgres.id_cache import RunCount, open_session
 from treering.storage.postgres.record_keys import INSERT as KEEP_KEY
 from treering.storage.postgres.record_keys import versions_of
 from treering.storage.record_keys import (
@@ -64,7 +64,7 @@ JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
 WHERE s.scope = %s AND s.key = ANY(%b)
 """
 _RUNS: Final = """
-SELECT r.session, r.run_id, r.state
+SELECT r.session, r.run_id, r.state, r.writer
 FROM sessions AS s
 JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
 WHERE s.scope = %s AND s.key = ANY(%b) AND r.run_id = ANY(%s::text[])
@@ -86,13 +86,13 @@ SELECT event_id, salt FROM (
 ) AS e WHERE length(salt) > %s
 """
 _STATE_SCOPE: Final = "SELECT set_config('treering.scope', %s, true)"
-_POSITIONS: Final = "SELECT nextval('positions') FROM generate_series(1, %s::bigint)"
+_POSITIONS: Final = "SELECT nextval('event_positions') FROM generate_series(1, %s::bigint)"
 _MOVE_HEAD: Final = "UPDATE heads SET seq = %s, link = %s WHERE scope = %s AND session = %s"
 _KEEP_RUN: Final = """
-INSERT INTO runs (scope, session, run_id, state, first_seq, last_seq)
-VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO runs (scope, session, run_id, state, first_seq, last_seq, writer)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (scope, session, run_id) DO UPDATE
-SET state = excluded.state, last_seq = excluded.last_seq
+SET state = excluded.state, last_seq = excluded.last_seq, writer = excluded.writer
 """
 # An existing blob is locked, so that nobody erases it as one that no event holds.
 _KEEP_BLOB: Final = """
@@ -138,9 +138,15 @@ class Batch:
         """Sessions that exist, by the names of scope and session."""
         self.runs: dict[tuple[int, str], int] = {}
         """The states of runs, by session and run."""
+        self._writers: dict[tuple[int, str], int | None] = {}
+        """Who counts the events of runs, by session and run."""
+        self._own: dict[tuple[int, str], int] = {}
+        """By which number each run that is counted here was ours; 0 if it was not."""
+        self._taken: dict[tuple[str, str, str], RunCount] = {}
+        """How far the cache thinks that runs have come, by scope, session and run."""
         self._run_seqs: dict[tuple[str, str, str], int] = {}
         """The last numbers of runs whose events are numbered here, by scope, session and run."""
-        self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None]] = {}
+        self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None, int | None]] = {}
         self._repeats: dict[tuple[str, str], Header] = {}
         self._positions: list[int] = []
         self._rows: dict[str, list[Row]] = {}
@@ -218,7 +224,9 @@ class Batch:
         states = self.connection.execute(
             _RUNS, (scope, list(keys), list({run for _, run in pairs})), binary=True
         )
-        self.runs.update({(session, run): state for session, run, state in states})
+        for session, run, state, writer in states:
+            self.runs[session, run] = state
+            self._writers[session, run] = writer
 
     def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
         """Load the last numbers of runs, named by session and run.
@@ -226,15 +234,25 @@ class Batch:
         Heads of sessions and states of runs are loaded.
         """
         for session_id, run_id in pairs:
-            last, seq = self.cache.run_seqs.get((scope, session_id, run_id), (0, 0))
+            run = (scope, session_id, run_id)
+            self._taken[run] = count = self.cache.take_run(*run)
+            last = count.number
             head = self.heads.get((scope, session_id))
             if head is None or (head.session, run_id) not in self.runs:
                 last = 0  # The run is new, or all drafts are repeats.
-            elif seq != head.seq:  # Somebody has written to the session since.
-                run = (scope, head.session, run_id)
-                result = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
+            elif count.seq != head.seq and not self._is_own(head.session, run_id, count.writer):
+                # Somebody has written to the session since.
+                asked = (scope, head.session, run_id)
+                result = self.connection.execute(
+                    _LAST_RUN_SEQ, (*asked, count.seq, *asked), binary=True
+                )
                 last = max(last, (result.fetchone() or (0,))[0] or 0)
-            self._run_seqs[scope, session_id, run_id] = last
+            if head is not None:
+                self._own[head.session, run_id] = count.writer
+            self._run_seqs[run] = last
+
+    def _is_own(self, session: int, run_id: str, writer: int) -> bool:
+        return writer > 0 and writer == self._writers.get((session, run_id))
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its seq and link. Raise if one is refused."""
@@ -296,8 +314,15 @@ class Batch:
             self.cache.note_seq(scope, session_id, head.seq)
         for (scope, session_id, run_id), number in self._run_seqs.items():
             if (scope, session_id) in self.heads:
-                seq = self.heads[scope, session_id].seq
-                self.cache.note_run_seq(scope, session_id, run_id, number, seq)
+                head = self.heads[scope, session_id]
+                own = self._own.get((head.session, run_id), 0)
+                writer = own if self._is_own(head.session, run_id, own) else 0
+                self.cache.note_run(scope, session_id, run_id, RunCount(number, head.seq, writer))
+
+    def give_back(self) -> None:
+        """Note the runs as they were, after a transaction that was rolled back."""
+        for run, count in self._taken.items():
+            self.cache.note_run(*run, count)
 
     def push(self, scope: str, head: BatchSession, row: Row, last: bytes) -> None:
         """Add one event's row, and move its session's head."""
@@ -360,11 +385,19 @@ class Batch:
     def follow_run(self, scope: str, session: int, run_id: str, kind: str, seq: int) -> None:
         """Note that a run has begun, continued or ended at ``seq``."""
         was, state = self.runs.get((session, run_id)), state_after(kind)
-        if was is not None and state == RUN_OPEN:
+        known = writer = self._writers.get((session, run_id))
+        if known is not None and not self._is_own(
+            session, run_id, self._own.get((session, run_id), 0)
+        ):
+            writer = 0
+        if was is not None and state == RUN_OPEN and writer == known:
             return
-        first = self._changed_runs.get((scope, session, run_id), (0, seq, None))[1]
-        self._changed_runs[scope, session, run_id] = (state, first, seq if state else None)
+        first = self._changed_runs.get((scope, session, run_id), (0, seq, None, None))[1]
+        self._changed_runs[scope, session, run_id] = (
+            state, first, seq if state else None, writer,
+        )  # fmt: skip
         self.runs[session, run_id] = state
+        self._writers[session, run_id] = writer
 
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         if len({(draft.scope, draft.session_id) for draft in drafts}) > 1:

@@ -23,6 +23,8 @@ REMEMBERED_MAX: Final = 50_000
 
 CROWDED_APPENDS: Final = 16
 """Appends that ask the server for a session's seq, after one that expected the wrong seq."""
+CROWDED_APPENDS_MAX: Final = 256
+"""The same, after several that expected the wrong seq: twice as many after each."""
 
 
 class CachedSession(NamedTuple):
@@ -33,6 +35,20 @@ class CachedSession(NamedTuple):
     number: int
     scope_key: bytes
     key: bytes
+
+
+class RunCount(NamedTuple):
+    """How far a run had come when we last wrote to it."""
+
+    number: int = 0
+    """Its last number; 0 if that is not known."""
+    seq: int = 0
+    """The seq of its session at that time."""
+    writer: int = 0
+    """The number by which the run was ours alone; 0 if it was not."""
+
+
+_UNKNOWN: Final = RunCount()
 
 
 class IdCache:
@@ -52,12 +68,12 @@ class IdCache:
         """Scopes whose latest events hold nothing sealed."""
         self.sessions: dict[tuple[str, str], CachedSession] = {}
         """Sessions by the names of scope and session."""
-        self.run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
-        """The last noted numbers of runs, each with the seq of its session at that time."""
+        self._runs: dict[tuple[str, str, str], RunCount] = {}
+        """Runs by the names of scope, session and run."""
         self.seqs: dict[tuple[str, str], int] = {}
         """The seqs of our last appends to sessions, except those that others write to as well."""
-        self._crowded: dict[tuple[str, str], int] = {}
-        """Sessions that others write to as well, with the appends left that expect no seq."""
+        self._crowded: dict[tuple[str, str], tuple[int, int]] = {}
+        """Sessions that others write to as well: the appends left of those that expect no seq."""
         self._cuts: dict[tuple[str, str], ForkPoint | None] = {}
 
     def lock_of(self, scope: str, session_id: str) -> int:
@@ -96,20 +112,35 @@ class IdCache:
         self.sessions[scope, session_id] = CachedSession(lock, session, scope_key, key)
         self._remember_name(scope, session, session_id)
 
-    def note_run_seq(self, scope: str, session_id: str, run_id: str, number: int, seq: int) -> None:
-        """Note that a run was at ``number`` when its session was at ``seq``."""
-        if len(self.run_seqs) >= REMEMBERED_MAX:
-            self.run_seqs = {}
-        self.run_seqs[scope, session_id, run_id] = (number, seq)
+    def take_run(self, scope: str, session_id: str, run_id: str) -> RunCount:
+        """Return how far a run has come to the caller alone, who notes it when that is known again.
+
+        Two threads that count one run from the same number would give it twice.
+        """
+        return self._runs.pop((scope, session_id, run_id), _UNKNOWN)
+
+    def note_run(self, scope: str, session_id: str, run_id: str, count: RunCount) -> None:
+        """Note how far a run has come."""
+        if len(self._runs) >= REMEMBERED_MAX:
+            self._runs = {}
+        self._runs[scope, session_id, run_id] = count
+
+    def leave_runs(self) -> None:
+        """Leave all runs to the process that this one was forked from."""
+        self._runs = {}
 
     def note_seq(self, scope: str, session_id: str, seq: int) -> None:
         """Note the seq of our last append to a session."""
         session = (scope, session_id)
-        left = self._crowded.get(session, 0)
-        if left > 1:
-            self._crowded[session] = left - 1
-            return
-        self._crowded.pop(session, None)
+        crowded = self._crowded.get(session)
+        if crowded is not None:
+            left, appends = crowded
+            if left:
+                self._crowded[session] = (left - 1, appends)
+            else:
+                self._crowded.pop(session, None)
+            if left > 1:
+                return
         if len(self.seqs) >= REMEMBERED_MAX:
             self.seqs = {}
         self.seqs[session] = seq
@@ -119,7 +150,9 @@ class IdCache:
         self.seqs.pop((scope, session_id), None)
         if len(self._crowded) >= REMEMBERED_MAX:
             self._crowded = {}
-        self._crowded[scope, session_id] = CROWDED_APPENDS
+        _, appends = self._crowded.get((scope, session_id), (0, CROWDED_APPENDS // 2))
+        appends = min(2 * appends, CROWDED_APPENDS_MAX)
+        self._crowded[scope, session_id] = (appends, appends)
 
     def cut(self, connection: Connection, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or does not exist."""

@@ -40,7 +40,7 @@ GRANT UPDATE (cursor) ON cursors TO {app}, {scoped};
 GRANT UPDATE (round) ON seals TO {app}, {scoped};
 GRANT UPDATE (key, name, salt) ON sessions TO {app}, {scoped};
 GRANT UPDATE (seq, key, link) ON heads TO {app}, {scoped};
-GRANT UPDATE (run_id, state, last_seq) ON runs TO {app}, {scoped};
+GRANT UPDATE (run_id, state, last_seq, writer) ON runs TO {app}, {scoped};
 GRANT UPDATE (key) ON blobs TO {app}, {scoped};
 GRANT UPDATE (since) ON scrubs TO {app}, {scoped};
 GRANT UPDATE (
@@ -54,7 +54,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   memory_rows, memory_marks, memory_shelves, memory_documents
   TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};
-GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
+GRANT USAGE ON SEQUENCE event_positions, sessions_id_seq TO {app}, {scoped};
 GRANT EXECUTE ON FUNCTION
   enter_epoch(), search_scope(text, text[], text[], bigint, bigint, bigint, bigint),
   nearest_documents(text, text, text, bytea, bigint, bigint)

@@ -90,7 +90,7 @@ class PostgresStore:
         self._listener = Listener(server, self._notifier)
         self.leases = Leases(server)
         self.projections = (
-            self._projection("runs", ("SELECT * FROM runs",), runs.rebuild),
+            self._projection("runs", (runs.STORED,), runs.rebuild),
             self._projection("tool_calls", DERIVED, tool_records.empty, self.tools.lag),
             self._projection("snapshots", ("SELECT * FROM snapshots",), snapshots.empty),
             self._projection("record_keys", ("SELECT * FROM record_keys",), record_keys.rebuild),
@@ -225,6 +225,7 @@ class PostgresStore:
 
     def after_fork_in_child(self) -> None:
         """Start again with new connections and threads."""
+        self._cache.leave_runs()
         self._server.after_fork()
         self._notifier.after_fork()
         self._announcer.after_fork()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
-from treering.errors import Conflict, InvalidInput
+from treering.errors import Conflict, InvalidInput, TreeringError
 from treering.model.events import SCHEMA_VERSION
 from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.cuts import find_parent, no_such_seq
-from treering.storage.postgres.id_cache import open_scope
+from treering.storage.postgres.id_cache import RunCount, open_scope
 from treering.storage.record_keys import KEYED_KINDS, named_keys
 from treering.storage.repeats import taken
 from treering.storage.runs import RUN_ENDED, RUN_KINDS, RUN_OPEN, check_run, state_after
@@ -38,7 +39,7 @@ SELECT * FROM append_event(
   %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
   %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
   %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
-  %(content_digest)s, %(header_digest)s, %(run_state)s, %(run_starts)s
+  %(content_digest)s, %(header_digest)s, %(run_state)s, %(run_starts)s, NULL
 )
 """
 # The server gives the event its number in its run.
@@ -49,14 +50,14 @@ SELECT * FROM append_event_in_run(
   %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
   %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
   %(content_digest)s, %(header_before)s, %(header_after)s, %(counted)s, %(counted_seq)s,
-  %(run_state)s, %(run_starts)s
+  %(run_state)s, %(run_starts)s, %(writer)s, %(is_own)s
 )
 """
 # The usual event, in one plain statement: half of what append_event costs the server. It needs the
 # seq that its session has come to. Every append moves the head, so a head that is still where our
 # snapshot has it proves that the snapshot is right about the runs, too. Nothing is
 # recorded, and append_event finds out why, if the head has moved, if somebody else has the lock,
-# if the run is not open or if the scope is sealed.
+# if the run is not open or another writer's own, or if the scope is sealed.
 #
 # The lock is taken before the head is written: a transaction gets its xid with its first write,
 # and within a session xids go up with seq.
@@ -66,8 +67,8 @@ WITH head AS (
   WHERE h.scope = %(scope)s AND h.session = %(session)s AND h.key = %(session_key)s
     AND h.seq = %(last_seq)s
     AND NOT EXISTS (SELECT FROM seals AS s WHERE s.scope = %(scope)s)
-    AND (%(run_id)s::text IS NULL OR 0 = (
-      SELECT r.state
+    AND (%(run_id)s::text IS NULL OR (
+      SELECT r.state = 0 AND coalesce(r.writer, 0) IN (0, %(writer)s)
       FROM runs AS r
       WHERE r.scope = %(scope)s AND r.session = %(session)s AND r.run_id = %(run_id)s
     ))
@@ -91,6 +92,8 @@ RETURNING position, seq, link
 ATTEMPTS_MAX: Final = 3
 COPY_EVENTS_MIN: Final = 100
 """From this number of events on, COPY is faster, although it cannot be sent in a pipeline."""
+
+_UNCOUNTED: Final = RunCount()
 
 Result = TypeVar("Result")
 
@@ -157,11 +160,15 @@ class Writer:
             return None
         values["epoch"] = connection.epoch
         values["repeatable"] = again or draft.made_id is None
+        count = _UNCOUNTED
+        if draft.counted:
+            count = self.cache.take_run(draft.scope, draft.session_id, draft.run_id or "")
+        values["writer"] = count.writer
         if not values["repeatable"]:
-            header = self._append_next(connection, draft, values, expected_seq)
+            header = self._append_next(connection, draft, values, expected_seq, count)
             if header is not None:
                 return header
-        return self._append_at_head(connection, draft, session, values, expected_seq)
+        return self._append_at_head(connection, draft, session, values, expected_seq, count)
 
     def _append_next(
         self,
@@ -169,6 +176,7 @@ class Writer:
         draft: Draft,
         values: dict[str, Any],
         expected_seq: int | None,
+        count: RunCount,
     ) -> Header | None:
         """Record the event after our last one in its session; return None if that fails."""
         last_seq = self.cache.seqs.get((draft.scope, draft.session_id))
@@ -177,7 +185,7 @@ class Writer:
             or expected_seq not in {None, last_seq}
             or values["sealed"]
             or draft.kind in RUN_KINDS
-            or not self._number(draft, last_seq)
+            or not _number(draft, count, last_seq)
         ):
             return None
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
@@ -189,7 +197,8 @@ class Writer:
         if row is None:
             self.cache.lose_seq(draft.scope, draft.session_id)
             return None
-        return self._recorded(draft, *row)
+        position, seq, last_link = row
+        return self._recorded(draft, position, seq, last_link, count.writer)
 
     def _append_at_head(
         self,
@@ -198,6 +207,7 @@ class Writer:
         session: CachedSession,
         values: dict[str, Any],
         expected_seq: int | None,
+        count: RunCount,
     ) -> Header | None:
         """Record the event after the last one of its session, of any writer.
 
@@ -210,7 +220,7 @@ class Writer:
             "run_starts": draft.kind == "run.started",
         }
         if draft.counted:
-            values |= self._counting(draft)
+            values |= _counting(draft, count)
             statement = _APPEND_IN_RUN
         else:
             values["header_digest"] = draft.header_digest
@@ -218,11 +228,12 @@ class Writer:
         row = connection.execute(statement, values, binary=True).fetchone()
         if row is None:
             raise AssertionError
-        outcome, position, seq, last_link, *number = row
+        outcome, position, seq, last_link, writer, *number = row
         if outcome == AppendOutcome.APPENDED:
             if draft.counted:
                 draft.number_after(number[0] - 1)
-            return self._recorded(draft, position, seq, last_link)
+            return self._recorded(draft, position, seq, last_link, writer)
+        self._note_run(draft, count)
         if outcome == AppendOutcome.REPEATED:
             return self._repeated(connection, draft, session.scope_key)
         if outcome == AppendOutcome.MOVED_ON:
@@ -236,43 +247,18 @@ class Writer:
             self.cache.forget()
         return None
 
-    def _recorded(self, draft: Draft, position: int, seq: int, last_link: bytes) -> Header:
+    def _recorded(
+        self, draft: Draft, position: int, seq: int, last_link: bytes, writer: int | None
+    ) -> Header:
         """Note how far session and run have come; return the header."""
         self.cache.note_seq(draft.scope, draft.session_id, seq)
         header = header_of(draft, position, seq, last_link)
-        if draft.counted:
-            run = (draft.scope, draft.session_id, draft.run_id or "")
-            self.cache.note_run_seq(*run, header.run_seq or 0, seq)
+        self._note_run(draft, RunCount(header.run_seq or 0, seq, writer or 0))
         return header
 
-    def _number(self, draft: Draft, last_seq: int) -> bool:
-        """Give ``draft`` its number in its run; return False if only the server can.
-
-        The number is right as long as the session is at ``last_seq``.
-        """
-        if not draft.counted:
-            return True
-        noted = self.cache.run_seqs.get((draft.scope, draft.session_id, draft.run_id or ""))
-        if noted is None or noted[1] != last_seq:
-            return False
-        try:
-            draft.number_after(noted[0])
-        except InvalidInput:
-            return False  # The number is taken, unless by the same event.
-        return True
-
-    def _counting(self, draft: Draft) -> dict[str, Any]:
-        """Return what the server needs to give ``draft`` its number in its run."""
-        before, after = draft.header_around_number()
-        noted = self.cache.run_seqs.get((draft.scope, draft.session_id, draft.run_id or ""))
-        counted, counted_seq = noted or (0, 0)
-        return {
-            "run_seq": draft.field("run_seq") if draft.given_run_seq else None,
-            "header_before": before,
-            "header_after": after,
-            "counted": counted,
-            "counted_seq": counted_seq,
-        }
+    def _note_run(self, draft: Draft, count: RunCount) -> None:
+        if draft.counted:
+            self.cache.note_run(draft.scope, draft.session_id, draft.run_id or "", count)
 
     def _values(self, draft: Draft, session: CachedSession) -> dict[str, Any] | None:
         """Return the stored values of a draft by column; None if its scope has to be checked."""
@@ -437,9 +423,13 @@ class Writer:
         """
         batch = Batch(connection, self.cache, self.reader, self.vault)
         sending = contextlib.nullcontext() if copying else connection.pipeline()
-        with sending, connection.transaction():
-            batch.lock(places)
-            result = work(batch)
+        try:
+            with sending, connection.transaction():
+                batch.lock(places)
+                result = work(batch)
+        except (TreeringError, UniqueViolation):
+            batch.give_back()
+            raise
         batch.settle()
         return result
 
@@ -455,3 +445,33 @@ class Writer:
         if made is None:
             raise AssertionError
         return made
+
+
+def _number(draft: Draft, count: RunCount, last_seq: int) -> bool:
+    """Give ``draft`` its number in its run; return False if only the server can.
+
+    The number is right as long as the session is at ``last_seq``.
+    """
+    if not draft.counted:
+        return True
+    if not count.number or count.seq != last_seq:
+        return False
+    try:
+        draft.number_after(count.number)
+    except InvalidInput:
+        return False  # The number is taken, unless by the same event.
+    return True
+
+
+def _counting(draft: Draft, count: RunCount) -> dict[str, Any]:
+    """Return what the server needs to give ``draft`` its number in its run."""
+    before, after = draft.header_around_number()
+    return {
+        "run_seq": draft.field("run_seq") if draft.given_run_seq else None,
+        "header_before": before,
+        "header_after": after,
+        "counted": count.number,
+        "counted_seq": count.seq,
+        "writer": count.writer or int.from_bytes(os.urandom(8), "big") >> 1 | 1,
+        "is_own": count.writer > 0,
+    }
