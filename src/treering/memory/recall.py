@@ -244,9 +244,11 @@ def _latest(scope_memory: ScopeMemory, query: RecallQuery, row: FactRow) -> Fact
     rivals = [row]
     if row.slot is None or row.user is None:
         return row
-    for user in searched_users(scope_memory, query):
+    # Of one user's facts in a slot, only the last one has no end.
+    own = row.user if row.valid_to_ms is None else None
+    for user in searched_users(scope_memory, query) - {None, own}:
         other = state.fact_in_slot((user, row.wall), row.slot)
-        if other is None or user is None or other.valid_from_ms > query.now_ms:
+        if other is None or other.valid_from_ms > query.now_ms:
             continue
         if other.state == "current":
             rivals.append(other)
