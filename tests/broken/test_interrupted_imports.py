@@ -39,7 +39,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for form in ("claude-code", "codex", "openclaw-mem"):
         name, records = VOYAGES[form]
         _write(folder / form / name, lines(records).replace(b"\n", b"\n{torn\n", 1))
-    log = claude_log("tide", "wind", "rain", session=FORK[:-2] + "e0").lines
+    # No id of theirs is that of another log: it would be another fork.
+    log = claude_log("tide", "wind", "rain", session=FORK[:-2] + "e0", first=60).lines
     parted = claude_log("snow", session=FORK, first=90).lines
     parted[0]["parentUuid"] = log[3]["uuid"]
     copied = [{**line, "sessionId": FORK} for line in log[:4]]
@@ -81,6 +82,11 @@ def told(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
     return {session: sorted(events, key=lambda one: one[0]) for session, events in sessions.items()}
 
 
+def said(sessions: dict[str, list[tuple[Any, ...]]]) -> list[str]:
+    """Return what is told in any session, in some order."""
+    return sorted(str(what) for events in sessions.values() for *_, what in events if what)
+
+
 @pytest.mark.parametrize("batch", [3, 1_000])
 def test_an_import_that_was_interrupted_is_completed_by_the_next(
     logs: Path,
@@ -100,15 +106,19 @@ def test_an_import_that_was_interrupted_is_completed_by_the_next(
     for error, at in zip(cycle(ERRORS), places, strict=False):
         interrupted = Steps(error, at=at)
         with within(60), treering.open(next(locations)) as ledger:
+            is_complete = False
             try:
                 with interrupted.traced():
                     take_in(ledger, logs)
+                is_complete = True
             except error as raised:
                 assert "injected" in str(raised)  # noqa: PT017  (it may do without what failed)
                 interruptions += 1
             take_in(ledger, logs)
             found, again = told(ledger), take_in(ledger, logs)
             assert ledger.admin.verify().intact
-        assert found == expected, interrupted.place
+        assert said(found) == said(expected), interrupted.place
+        # Without the file of its parent, a fork is the parent of what that file has.
+        assert is_complete or found == expected, interrupted.place
         assert again.events == 0, interrupted.place
     assert interruptions > len(places) // 2
