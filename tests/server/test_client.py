@@ -332,9 +332,10 @@ def test_the_cursor_of_an_event_that_did_not_arrive_does_not_count() -> None:
                 connection, _ = listener.accept()
                 request = connection.recv(10_000).decode()
                 resumed.append(request.partition("Last-Event-ID: ")[2].partition("\r")[0])
+                if len(resumed) == len(answers):
+                    stop.set()  # Before it can ask once more, and wait.
                 connection.sendall(answer.encode())
                 connection.close()
-            stop.set()
 
         thread = threading.Thread(target=serve)
         thread.start()
