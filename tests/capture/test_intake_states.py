@@ -19,7 +19,7 @@ from treering.formats.apeira import (
     save_state,
     state_from_session,
 )
-from treering.formats.clawser import Workspace
+from treering.formats.clawser import Workspace, to_session
 from treering.formats.clawser import from_session as clawser_log
 
 if TYPE_CHECKING:
@@ -256,6 +256,191 @@ def test_an_older_version_is_taken_in_where_the_newer_one_is_broken(
     take(ledger, root)
 
     assert len(session_in(ledger, "conv_1").history()) == 3
+
+
+OLDER = {
+    "v1": f"{CONVERSATIONS}/conv_1.json",
+    "v1 in a file": "clawser_conversations/conv_1.bin",
+    "v0": "clawser_checkpoints/ws/conv_1.bin",
+}
+each_older = pytest.mark.parametrize("path", OLDER.values(), ids=OLDER)
+UNTIMED: dict[str, Any] = {"timestamp": None}
+
+
+def save(root: Path, path: str, state: dict[str, Any]) -> Path:
+    """Write a conversation as Clawser saves it in the version of its path."""
+    return put(root / path, blob(checkpoint=state) if path.endswith(".json") else state)
+
+
+def workspace_of(root: Path, path: str) -> Workspace:
+    """Return the workspace that a conversation of an older version is restored to."""
+    return Workspace(root, "ws" if "/ws/" in path else "default")
+
+
+def continued(**more: Any) -> dict[str, Any]:
+    """Return the checkpoint some time later: one more message and one more goal."""
+    state = checkpoint(**{"timestamp": T0 + 60_000, **more})
+    state["history"].append({"role": "user", "content": "Thanks."})
+    state["goals"].append({"id": "goal_2", "description": "moor"})
+    return state
+
+
+def recorded(ledger: Ledger) -> list[tuple[str, str]]:
+    """Return the kinds and the summaries of what the log tells."""
+    events = (one for one in every_event(ledger) if not one.kind.startswith("session."))
+    return [(one.kind, one.summary) for one in events]
+
+
+@each_older
+@pytest.mark.parametrize("times", [{}, UNTIMED], ids=["timed", "untimed"])
+def test_an_older_version_that_is_saved_again_adds_what_is_new(
+    ledger: Ledger, root: Path, path: str, times: dict[str, Any]
+) -> None:
+    take(ledger, save(root, path, checkpoint(**times)))
+    before = recorded(ledger)
+
+    receipt = take(ledger, save(root, path, continued(**times)))
+
+    assert receipt.events == 2
+    added = [("conversation.user", "Thanks."), ("goal.added", "goal added goal_2")]
+    assert recorded(ledger) == [*before, *added]
+
+
+@each_older
+def test_an_older_version_that_is_saved_again_unchanged_adds_nothing(
+    ledger: Ledger, root: Path, path: str
+) -> None:
+    take(ledger, save(root, path, checkpoint()))
+    before = recorded(ledger)
+
+    receipt = take(ledger, save(root, path, checkpoint(timestamp=T0 + 60_000)))
+
+    assert (receipt.duplicates, receipt.events) == (1, 0)
+    assert recorded(ledger) == before
+
+
+@each_older
+def test_equal_messages_of_an_older_version_are_all_kept(
+    ledger: Ledger, root: Path, path: str
+) -> None:
+    state = checkpoint()
+    state["history"] += [{"role": "user", "content": "Go on."}] * 2
+    take(ledger, save(root, path, state))
+
+    state["history"] += [{"role": "user", "content": "Go on."}]
+    receipt = take(ledger, save(root, path, {**state, "timestamp": T0 + 60_000}))
+
+    assert receipt.events == 1
+    assert recorded(ledger).count(("conversation.user", "Go on.")) == 3
+
+
+@each_older
+def test_what_was_erased_of_an_older_version_stays_erased_when_it_is_saved_again(
+    ledger: Ledger, root: Path, path: str
+) -> None:
+    take(ledger, save(root, path, checkpoint()))
+    (asked,) = (one for one in every_event(ledger) if one.kind == "conversation.user")
+    ledger.redact(EVERYWHERE, event_id=asked.event_id)
+
+    take(ledger, save(root, path, continued()))
+
+    said = [one for one in every_event(ledger) if one.kind == "conversation.user"]
+    assert [one.redacted for one in said] == [True, False]
+
+
+@each_older
+@pytest.mark.parametrize("times", [{}, UNTIMED], ids=["timed", "untimed"])
+def test_a_conversation_that_is_restored_after_its_import_is_not_taken_in_twice(
+    ledger: Ledger, root: Path, path: str, times: dict[str, Any]
+) -> None:
+    take(ledger, save(root, path, checkpoint(**times)))
+    before = recorded(ledger)
+    save(root, path, continued(**times))
+    workspace = workspace_of(root, path)
+    log = workspace.restore("conv_1").log
+    restored = take(ledger, root)
+    log.append("user_message", {"content": "Thanks."}, "user")
+    workspace.write(log, "conv_1")
+    grown = take(ledger, root)
+
+    again = take(ledger, root, again=True)
+
+    assert (restored.events, grown.events, again.events) == (2, 1, 0)
+    thanks = ("conversation.user", "Thanks.")
+    assert recorded(ledger) == [*before, thanks, ("goal.added", "goal added goal_2"), thanks]
+
+
+@each_older
+def test_a_conversation_that_is_restored_unchanged_is_not_taken_in_twice(
+    ledger: Ledger, root: Path, path: str
+) -> None:
+    take(ledger, save(root, path, continued()))
+    before = recorded(ledger)
+    workspace_of(root, path).restore("conv_1")
+
+    receipt = take(ledger, root)
+
+    assert receipt.events == 0
+    assert recorded(ledger) == before
+
+
+def test_a_conversation_that_clawser_migrated_after_its_import_is_not_taken_in_twice(
+    ledger: Ledger, root: Path
+) -> None:
+    path = OLDER["v1"]
+    take(ledger, save(root, path, checkpoint()))
+    before = recorded(ledger)
+    log = Workspace(root, "ws").read("conv_1").log.events
+    for number, event in enumerate(log):
+        event["timestamp"] = T0 + 90_000 + number // 3
+        event["id"] = f"evt_{event['timestamp']}_{number}"
+    write(root / CONVERSATIONS / "conv_1" / "events.jsonl", log)
+
+    receipt = take(ledger, root)
+
+    assert receipt.events == 0
+    assert recorded(ledger) == before
+
+
+def test_what_is_said_after_a_migration_is_new_though_it_was_said_before(
+    ledger: Ledger, root: Path
+) -> None:
+    path, state = OLDER["v1"], continued()
+    take(ledger, save(root, path, state))
+    del state["history"][1:]  # As after a compaction.
+    save(root, path, {**state, "timestamp": T0 + 90_000})
+    workspace = Workspace(root, "ws")
+    log = workspace.restore("conv_1").log
+    log.append("user_message", {"content": "Thanks."}, "user")
+    workspace.write(log, "conv_1")
+
+    receipt = take(ledger, root)
+
+    assert receipt.events == 1
+    assert recorded(ledger)[-1] == ("conversation.user", "Thanks.")
+
+
+@each_older
+def test_an_older_version_whose_events_have_the_ids_of_a_log_is_not_taken_in_twice(
+    ledger: Ledger, root: Path, path: str
+) -> None:
+    save(root, path, checkpoint())
+    found = workspace_of(root, path).read("conv_1")
+    to_session(found.log, ledger.session("conv_1", scope=EVERYWHERE, agent="clawser"))
+
+    receipt = take(ledger, root)
+
+    assert receipt.events == 1, "only the system message is new"
+
+
+def test_an_imported_conversation_is_not_taken_into_its_own_session(
+    ledger: Ledger, root: Path
+) -> None:
+    take(ledger, save(root, OLDER["v1"], checkpoint()))
+    take(ledger, save(root, OLDER["v1"], continued()))
+    session = session_in(ledger, "conv_1")
+
+    assert to_session(clawser_log(session), session).added == 0
 
 
 # Files that are not looked into.

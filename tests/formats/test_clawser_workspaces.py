@@ -241,6 +241,17 @@ def test_reading_an_older_version_twice_gives_the_same_events(tmp_path: Path) ->
     ]  # fmt: skip
 
 
+def test_what_is_added_to_an_older_version_has_its_own_time(tmp_path: Path) -> None:
+    put(tmp_path, V0, OLDER[V0][1])
+    log = Workspace(tmp_path, "ws").restore("conv_1").log
+
+    log.append("user_message", {"content": "Thanks."}, "user")
+
+    first, last = (event["timestamp"] for event in log.events)
+    assert first == T0
+    assert last != T0
+
+
 def test_all_conversations_of_a_workspace_are_listed(tmp_path: Path) -> None:
     put(tmp_path, f"{V2}/events.jsonl", "")
     put(tmp_path, "clawser/workspaces/ws/.conversations/conv_2/events.jsonl", "")

@@ -139,9 +139,10 @@ class EventMatcher:
                     if legacy_id is not None and item.ids[at] not in known:
                         earlier.setdefault(legacy_id, []).append((item, at, False))
             if event.former_key is not None and item.ids[0] not in known:
-                # Another event may have this id today.
+                # Another event may have this id today, unless the id is made of its content.
                 former_id = self.id("", event.former_key)
-                earlier.setdefault(former_id, []).append((item, 0, True))
+                must_fit = not is_content_key(event.former_key)
+                earlier.setdefault(former_id, []).append((item, 0, must_fit))
         locations = self._buffer.find_ids(scope, list(earlier)) if earlier else {}
         for event_id, uses in earlier.items():
             location = locations.get(event_id)

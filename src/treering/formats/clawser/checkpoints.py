@@ -132,7 +132,9 @@ def events_of(checkpoint: Checkpoint, *, at_ms: int) -> EventLog:
     for job in checkpoint.scheduler_jobs:
         if isinstance(job, dict):
             log.append("scheduler_added", job)
-    return log
+    continued = EventLog()  # Events that are added later have their own times.
+    continued.load(log.events)
+    return continued
 
 
 def _events_of_message(message: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:

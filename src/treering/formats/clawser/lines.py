@@ -1,7 +1,8 @@
 """The reader of Clawser's event logs: the events of ``to_session``, under the same ids.
 
 A conversation of an older version is one JSON value: a checkpoint, or an object that contains one.
-It yields the events of ``Workspace.restore``, and its system messages.
+It yields the events of ``Workspace.restore``, and its system messages. Nothing in it has an id, and
+each save changes its time, so its events are identified by their content.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.log import event_id_of, identity_of
-from treering.formats.clawser.text import truthy
+from treering.formats.clawser.text import stringify, truthy
 from treering.formats.clawser.workspaces import repeats
 from treering.formats.event_content import observation, placed
 from treering.formats.format import Format, OwnShare
@@ -47,6 +48,8 @@ _CARD: Final = "meta.json"
 NO_TIME_MS: Final = 1
 """The time of events without one: the importer uses the file's time instead."""
 CARD_BYTES_MAX: Final = 1024 * 1024
+MIGRATION_MS_MAX: Final = 1_000
+"""How long a migration may take: ``restore`` gives all events one time, Clawser does not."""
 
 
 class ClawserReader(PromptReader):
@@ -67,6 +70,14 @@ class ClawserReader(PromptReader):
         }
         self._seen: Counter[str] = Counter()
         """The number of occurrences of each event, by a digest of its identity."""
+        self._contents: Counter[str] = Counter()
+        """The number of occurrences of each content of an older version."""
+        self._migrated = 0
+        """The number of migrated events that the log begins with."""
+        self._migrated_ms: int | None = None
+        """The time of the first of them."""
+        self._may_be_migrated = True
+        """Whether all events so far may have been migrated from an older version."""
         self._is_replaced_whole = False
         """Whether the file is of an older version, which is always rewritten whole."""
 
@@ -79,14 +90,20 @@ class ClawserReader(PromptReader):
             events = self._read_older(event)
             skipped = None if events else "a conversation in which nothing was said"
             return [ParsedRecord(record=record, events=events, skipped=skipped)]
-        return [ParsedRecord(record=record, events=[self._event(event)])]
+        parsed = self._event(event)
+        if self._is_migrated(event):
+            parsed = replace(parsed, former_key=self._key_by_content(event))
+        return [ParsedRecord(record=record, events=[parsed])]
 
     def state(self) -> Any:
         """Return the events seen; None if they are too many or the file is always rewritten."""
         if self._is_replaced_whole:
             return None
         often = {at: times for at, times in self._seen.items() if times > 1}
-        return bounded({"seen": " ".join(self._seen), "often": often})
+        migrated = None
+        if self._may_be_migrated:
+            migrated = [self._migrated, self._migrated_ms, dict(self._contents)]
+        return bounded({"seen": " ".join(self._seen), "often": often, "migrated": migrated})
 
     def resume(self, state: Any) -> None:
         """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
@@ -94,6 +111,11 @@ class ClawserReader(PromptReader):
             raise ValueError("not a state of this format")  # noqa: TRY004  (one error for all)
         self._seen = Counter(dict.fromkeys(state["seen"].split(), 1))
         self._seen |= Counter(fields_of(state.get("often")))
+        migrated = state.get("migrated")
+        self._may_be_migrated = isinstance(migrated, list)
+        if isinstance(migrated, list):
+            self._migrated, self._migrated_ms, contents = migrated
+            self._contents = Counter(fields_of(contents))
 
     def _event(self, event: Any) -> ParsedEvent:
         identity = identity_of(event)
@@ -117,6 +139,7 @@ class ClawserReader(PromptReader):
     def _read_older(self, value: dict[str, Any]) -> list[ParsedEvent]:
         """Return the events of a conversation of an older version."""
         self._is_replaced_whole = True
+        self._contents.clear()  # Each value is the whole conversation.
         card, checkpoint = _card_and_checkpoint(value)
         opening = self.sessions[self._session]
         title = word(card.get("title")) or word(card.get("name"))
@@ -126,8 +149,44 @@ class ClawserReader(PromptReader):
         self.sessions[self._session] = replace(opening, title=title or opening.title, about=about)
         times = (checkpoint.timestamp, card.get("lastUsed"), card.get("created"))
         at_ms = next((time for time in times if type(time) is int), NO_TIME_MS)
-        events = [self._event(event) for event in events_of(checkpoint, at_ms=at_ms).events]
+        is_timed = checkpoint.timestamp is not None
+        events = [
+            self._older_event(event, is_timed=is_timed)
+            for event in events_of(checkpoint, at_ms=at_ms).events
+        ]
         return [*self._system_messages(checkpoint, at_ms), *events]
+
+    def _older_event(self, event: Any, *, is_timed: bool) -> ParsedEvent:
+        parsed = self._event(event)
+        # ``to_session`` and earlier versions identify it by its number in this save. Without the
+        # time of the save, another event may have had that number.
+        former_key = parsed.key if is_timed else None
+        return replace(parsed, key=self._key_by_content(event), former_key=former_key)
+
+    def _key_by_content(self, event: dict[str, Any]) -> str:
+        """Return a key made of an event's content and how often that occurred before."""
+        content = digest(stringify([self._session, event.get("type"), event.get("data")]))
+        self._contents[content] += 1
+        return content_key(f"{NAME}:{content}~{self._contents[content]}")
+
+    def _is_migrated(self, event: Any) -> bool:
+        """Return whether ``event`` may have been migrated, and so imported by its content before.
+
+        A migrated log begins with such events, numbered from 0 and made at one time.
+        """
+        fields = fields_of(event)
+        at_ms = fields.get("timestamp")
+        if not self._may_be_migrated or type(at_ms) is not int:
+            self._may_be_migrated = False
+            return False
+        if self._migrated_ms is None:
+            self._migrated_ms = at_ms
+        self._may_be_migrated = (
+            fields.get("id") == f"evt_{at_ms}_{self._migrated}"
+            and 0 <= at_ms - self._migrated_ms <= MIGRATION_MS_MAX
+        )
+        self._migrated += 1
+        return self._may_be_migrated
 
     def _system_messages(self, checkpoint: Checkpoint, at_ms: int) -> Iterator[ParsedEvent]:
         """Yield the messages that Clawser's own migration leaves out."""

@@ -213,7 +213,7 @@ def to_session(log: EventLog, session: Session) -> ImportedLog:
     """
     digests: dict[str, bytes | None] = {}
     for recorded in session.events():
-        name = _own_id(recorded) if _is_own(recorded) else recorded.event_id
+        name = _exported_id(recorded) if _is_own(recorded) else recorded.event_id
         digests[name] = None if recorded.redacted else _digest(recorded.kind, recorded.payload)
     changed = 0
     fresh: list[NewEvent] = []
@@ -315,6 +315,16 @@ def _with_error(payload: Any) -> dict[str, Any]:
 
 def _is_own(header: Header) -> bool:
     return header.kind in TYPES and not header.event_id.startswith(ID_PREFIX)
+
+
+def _exported_id(event: Event) -> str:
+    """Return the id that ``from_session`` gives an event without an id of ``to_session``."""
+    if event.redacted or not isinstance(event.payload, dict) or NOTE not in event.payload:
+        return _own_id(event)
+    # It was imported from an older version, and is identified by its content.
+    exported = rebuild(event.kind, event.payload, origin=event.origin, ts_ms=event.ts_ms)
+    named = exported.get("id") if isinstance(exported, dict) else None
+    return named if isinstance(named, str) else _own_id(event)
 
 
 def _own_id(header: Header) -> str:
