@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -40,8 +41,9 @@ ERASABLE: Final = {
 @pytest.fixture(scope="module")
 def database(server: Server) -> str:
     """Return the name of a database whose files hold nothing of other tests."""
-    server.create_database("erasure")
-    return "erasure"
+    name = f"erasure_{uuid4().hex}"  # In a random order there are several.
+    server.create_database(name)
+    return name
 
 
 @pytest.fixture
