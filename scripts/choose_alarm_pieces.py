@@ -135,7 +135,7 @@ def main() -> None:
 def _keywords() -> list[bytes]:
     """Return the keywords as they are in text and in JSON."""
     words = {word for rule in SECRET_RULES for word in rule.keywords if word.isascii()}
-    words |= {word.replace('"', '\\"') for word in words} | {"\x1b[", "\\u001b["}
+    words |= {word.replace('"', '\\"') for word in words} | {"\x1b", "\\u001b"}
     return sorted(word.encode() for word in words)
 
 

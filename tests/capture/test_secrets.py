@@ -288,6 +288,15 @@ def test_the_codes_of_a_terminal_hide_no_secret(code: str) -> None:
     )
 
 
+@pytest.mark.parametrize("code", ["\x1b[0m", "\x1b]8;;\x07", "\x1b]0;a\x1b\\", "\x1bM"])
+def test_a_token_that_any_code_of_a_terminal_interrupts_raises_the_alarm(code: str) -> None:
+    text = f"g{code}hp_{BODY[:36]}"
+
+    assert GUARD.find_value(text) == "github"
+    assert GUARD.suspicious(encode(text))
+    assert GUARD.suspicious(text.encode())
+
+
 BREAKS = ["\n", "\r\n", "\n    ", "\x1b[0m\n\x1b[32m", "\x1b[K\r\n\x1b[0m  "]
 WHOLE_TOKENS = {
     "anthropic": f"sk-ant-api03-{(BODY * 3)[:93]}AA",
@@ -722,7 +731,7 @@ def test_every_keyword_is_seen_at_the_first_look() -> None:
 
 def test_every_piece_is_one_of_a_keyword() -> None:
     words = [word for rule in SECRET_RULES for word in rule.keywords]
-    words += [*(word.replace('"', '\\"') for word in words), "\x1b[", "\\u001b["]
+    words += [*(word.replace('"', '\\"') for word in words), "\x1b", "\\u001b"]
 
     assert [piece for piece in PIECES if not any(piece in word for word in words)] == []
 

@@ -72,7 +72,7 @@ PIECES: Final = (
     "fp_", "phra", "set/", "vb.", "vs.", "Autho", "re cod", "auth ", "Buffer.", "auth:", "w cod",
     "ALT", "on_k", "Secr", "be/", "onK", "z ", "Cred", "reden", "pect ", "gin(", "authori",
     "curity ", "bhoo", "on cod", "-user", "onfirma", "re=", "r code", "passwo", "ai-", "ogin ",
-    "api-", "ve_", "slo", "g=", "SESS", "mdp", "secr", "b[", "f_", "t use", "yJ", "pdp", "auth",
+    "api-", "ve_", "slo", "g=", "SESS", "mdp", "secr", "f_", "t use", "yJ", "pdp", "auth",
     "Code", "k-", "cho", "k_",
 )
 # fmt: on

@@ -425,6 +425,6 @@ def _mask_span(text: str, start: int, _end: int) -> Span | None:
     return None if match is None else ("mask", *match.span())
 
 
-# Text between terminal codes is examined without them.
-_CODED: Final = Rule("codes", ("\x1b[", "\\u001b["), lambda _text, _start, _end: None)
+# Text between terminal codes of any kind is examined without them.
+_CODED: Final = Rule("codes", ("\x1b", "\\u001b"), lambda _text, _start, _end: None)
 _MASKED: Final = Rule("mask", ("[redacted:",), _mask_span, is_called=lambda _encoded, _end: False)
