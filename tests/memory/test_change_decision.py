@@ -292,6 +292,17 @@ def test_what_a_rule_mistakes_for_a_change_waits_for_a_decision(
     )
 
 
+def test_what_is_told_of_earlier_times_is_not_said_to_end_what_came_later() -> None:
+    with treering.open(":memory:", embedder="minilm") as ledger:
+        memory = ledger.memory("a/b")
+        later = memory.learn("Helena smokes a pack a day.", valid_from_ms=2_000)
+        earlier = memory.learn("Helena's husband gave up smoking.", valid_from_ms=1_000)
+        doubts = memory.doubts()
+        state = memory.fact(later.fact_id).state
+
+    assert (earlier.may_end, doubts, state) == (None, [], "current")
+
+
 def test_a_model_reads_only_the_nearest() -> None:
     model = Model()
     judge = ChangeJudge(Aligner(StaticEmbedder()), model)

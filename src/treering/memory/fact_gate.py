@@ -199,6 +199,9 @@ class FactGate:
         # Two values of one attribute of one subject are certain.
         if content.slot is not None and content.slot == one.content.slot:
             return False
+        # What is told of earlier times ends nothing later, so there is nothing to review.
+        if content.valid_from_ms < one.content.valid_from_ms:
+            return False
         judge = self._scope_memory.judge
         return judge is not None and judge.disputes(content.text, one.content.text)
 
