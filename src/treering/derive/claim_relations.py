@@ -62,7 +62,8 @@ Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
 SAME_SIMILARITY_MIN: Final = 0.9
 """From this similarity on two statements are the same, if nothing distinguishes them."""
 RELATED_SIMILARITY_MIN: Final = 0.6
-_ENGLISH: Final = frozenset(VERBS.values()) - word_set("die do be") | word_set(
+_VERBS: Final = frozenset(VERBS.values())
+_ENGLISH: Final = _VERBS - word_set("die do be") | word_set(
     "with of from the for about than over using when while every each during because against"
 )
 """Words that show that a statement is English; others also occur in German, Dutch or Portuguese."""
@@ -373,10 +374,21 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
         return "refines"
     if new_words < old_words:
         return "same"
-    distinguishing = {word for word in new_words ^ old_words if _NUMBER.fullmatch(word)} or (
-        (new.names - old_words) and (old.names - new_words)
+    distinguishing = (
+        {word for word in new_words ^ old_words if _NUMBER.fullmatch(word)}
+        or ((new.names - old_words) and (old.names - new_words))
+        or _begin_with_others(new, old)
     )
     return "same" if similarity >= SAME_SIMILARITY_MIN and not distinguishing else "unrelated"
+
+
+def _begin_with_others(new: _Statement, old: _Statement) -> bool:
+    """Return whether two statements begin with different words that may be names.
+
+    Every first word is capitalised, so only verbs are known to be none.
+    """
+    first, second = new.words[0], old.words[0]
+    return not {first, second} & _VERBS and first not in old.words and second not in new.words
 
 
 def _is_english(new: _Statement, old: _Statement) -> bool:
