@@ -906,6 +906,24 @@ def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:
     assert large <= 4.5 * small + 10
 
 
+class Scanned(bytes):
+    """Counts how often all of it is looked through for a character that is not ASCII."""
+
+    scans = 0
+
+    def isascii(self) -> bool:
+        Scanned.scans += 1
+        return super().isascii()
+
+
+def test_the_alarm_looks_only_around_each_keyword() -> None:
+    Scanned.scans = 0
+
+    GUARD.suspicious(Scanned(encode("token" * 500)))
+
+    assert Scanned.scans <= 1
+
+
 def hides(guard: SecretGuard, line: str, secret: str) -> bool:
     spans = [(finding.start, finding.end) for finding in guard.find_text(line)]
     return secrets_corpus.covered(spans, line, secret)

@@ -526,13 +526,20 @@ def _is_near(encoded: bytes, end: int) -> bool:
     if _is_name(encoded, end):
         return True
     # A character takes at most two bytes in most JSON, and six in any. The run itself is ASCII.
-    is_short = encoded.isascii() and b"\\u" not in encoded
-    reach = (2 if is_short else 6) * NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN
-    runs = encoded[max(0, end - KEYWORD_CHARS_MAX - reach) : end + reach].translate(_RUNS).split()
+    near = _around(encoded, end, 6)
+    if near.isascii() and b"\\u" not in near:
+        near = _around(encoded, end, 2)
+    runs = near.translate(_RUNS).split()
     # Nearly all texts have short words only.
     if max(map(len, runs), default=0) < RUN_CHARS_MIN:
         return False
     return any(len(run) >= RUN_CHARS_MIN and not run.islower() for run in runs)
+
+
+def _around(encoded: bytes, end: int, bytes_max: int) -> bytes:
+    """Return the lines around a keyword that ends here, if a character takes so many bytes."""
+    reach = bytes_max * NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN
+    return encoded[max(0, end - KEYWORD_CHARS_MAX - reach) : end + reach]
 
 
 def _is_short(word: str) -> Called:
