@@ -297,6 +297,13 @@ def test_a_token_that_any_code_of_a_terminal_interrupts_raises_the_alarm(code: s
     assert GUARD.suspicious(text.encode())
 
 
+def test_a_hash_with_a_backslash_is_masked_in_text_and_in_json() -> None:
+    text = "bob:{SHA}b6ID\\session%204x27="
+
+    assert masked(text) == "bob:[redacted:password-hash]"
+    assert GUARD.suspicious(encode(text))
+
+
 BREAKS = ["\n", "\r\n", "\n    ", "\x1b[0m\n\x1b[32m", "\x1b[K\r\n\x1b[0m  "]
 WHOLE_TOKENS = {
     "anthropic": f"sk-ant-api03-{(BODY * 3)[:93]}AA",

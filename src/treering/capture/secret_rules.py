@@ -184,7 +184,8 @@ _WITHIN_WORD: Final = lazy_pattern(
 """A place inside a word. Two words make one name with a short one after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(map(str.encode, LINKS))
-_BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
+# In JSON a backslash is escaped with another, in text it is one character of a secret.
+_BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:[\r\n]|\\(?![\"']))")
 _MAILCHIMP: Final = lazy_pattern(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = lazy_pattern(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
 _LABELLED: Final = lazy_pattern(
