@@ -219,6 +219,7 @@ def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path
 def test_why_a_session_was_closed_is_not_legible(place: Place, ledger: Ledger) -> None:
     session = ledger.session("talk", scope=SCOPE, agent="lyria")
     session.close(f"the {NEEDLE} is ill")
+    session.close(NEEDLE)
 
     assert not place.holds(NEEDLE)
     assert f"the {NEEDLE} is ill" in str([event.payload for event in session.events()])

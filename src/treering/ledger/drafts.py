@@ -436,6 +436,8 @@ def without_words(event: NewEvent) -> NewEvent:
         summary = _described(event, sum(map(len, texts)))
     if refs is not None:
         refs = _wordless(refs, payload_words)
+        if event.kind == "session.closed" and event.payload is not None and "reason" in refs:
+            refs = {**refs, "reason": "…"}  # Even a single word is somebody's own.
     if summary is event.summary and refs is event.refs:
         return event
     return replace(event, summary=summary, refs=refs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from msgspec.structs import replace
 
@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
     from treering.model.tools import ToolRecord
     from treering.model.views import Counts, Goal, MemoryRecord, OpenRun, Schedule, TurnView, Usage
+
+_USUAL_REASONS: Final = (None, "closed", "idle", "pruned")
+"""Why sessions are closed if nobody says anything else."""
 
 
 @checks_arguments
@@ -343,8 +346,8 @@ class Session:
             "session.closed",
             f"session closed: {part.reason}",
             refs=part.as_refs(),
-            # Prose is sealed with the payload where the scope is encrypted.
-            payload={"reason": part.reason} if part.reason and " " in part.reason else None,
+            # Words of somebody's own are sealed with the payload where the scope is encrypted.
+            payload=None if part.reason in _USUAL_REASONS else {"reason": part.reason},
         )
         header, is_kept = close_with_episode(
             self._lineage,
