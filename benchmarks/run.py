@@ -28,13 +28,13 @@ TESTS: Final = HERE.parent / "tests"
 """Servers and power cuts are made as there."""
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
-    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "mirroring",
+    "append", "reading", "threads", "processes", "guarding", "scale", "copying",
     "imports", "hooks", "contexts", "forks", "views", "searches", "recall_quality",
     "recall_precision", "extraction_quality", "update_pairs", "tongues", "memory_speed", "spine",
-    "serving", "viewing", "transcript", "postgres", "peers", "framework_sessions", "checkpoints",
-    "cuts", "ten_million",
+    "serving", "viewing", "transcript", "postgres", "mirroring", "peers", "framework_sessions",
+    "checkpoints", "cuts", "ten_million",
 )  # fmt: skip
-"""Peers come late: importing them makes the process large, and that must not weigh on others."""
+"""Peers and mirrors come late: they make the process large, and that must not weigh on others."""
 ON_REQUEST: Final = frozenset({"ten_million"})
 """Measured with ``--only`` alone: they take as long as all the others."""
 
