@@ -59,7 +59,7 @@ REASONS: Final = {
 """What is shown of a decision, and the signs behind each reason."""
 MODEL_FROM: Final = 0.75
 """The log odds of the model from which the only earlier statement is changed."""
-MODEL_SILENT: Final = 1.0
+MODEL_SILENT: Final = 1.25
 """How much more is needed without a word of change: most statements that have none end nothing."""
 MODEL_CROWD: Final = 0.3
 MODEL_DOUBT: Final = 1.0
