@@ -181,7 +181,7 @@ def _doubts(request: PageRequest) -> list[DoubtfulChange]:
 
 def _doubt(request: PageRequest, doubt: DoubtfulChange) -> Markup:
     fact, earlier = doubt.fact, doubt.earlier
-    url = f"/v1/scopes/{quote(fact.scope, safe='')}/facts/{quote(fact.id, safe='')}/settle"
+    url = _api_url(fact, "facts", fact.id, "settle")
     text, before = request.text(fact.text), request.text(earlier.text)
     return html(
         """<li data-key="{id}"><p class="fact" dir="auto"><a href="{url}">{text}</a></p>
@@ -238,6 +238,11 @@ def _sureness(share: float) -> str:
 
 def _fact_url(request: PageRequest, fact: Fact) -> str:
     return request.url(f"/memory/{quote(fact.id, safe='')}", scope=fact.scope)
+
+
+def _api_url(fact: Fact, *names: str) -> str:
+    """Return the path of the API to something in the scope of a fact."""
+    return "/".join(["/v1/scopes", *(quote(name, safe="") for name in (fact.scope, *names))])
 
 
 def fact_page(request: PageRequest) -> PageBody:
@@ -340,8 +345,7 @@ def _change(request: PageRequest, one: FactChange) -> Markup:
 
 def _actions(request: PageRequest, fact: Fact) -> Markup:
     """Return the buttons that the caller may use."""
-    base = f"/v1/scopes/{quote(fact.scope, safe='')}"
-    at = f"{base}/facts/{quote(fact.id, safe='')}"
+    at = _api_url(fact, "facts", fact.id)
     text = request.text(fact.text)
     buttons = []
     if fact.state in {"quarantined", "refused", "archived"}:
@@ -358,7 +362,7 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
         ))  # fmt: skip
     if fact.state != "forgotten" or fact.text:
         buttons.append(action_button(
-            request, "erase", "Forget", url=f"{base}/redact", title="Forget this fact for good?",
+            request, "erase", "Forget", url=_api_url(fact, "redact"), title="Forget this fact for good?",
             body={"event_id": fact.event_id}, is_danger=True,
             says=f"The words “{text}” are erased from the file, with every copy of them. The chain"
             " still holds, and a receipt of the erasure stays. This cannot be undone.",
