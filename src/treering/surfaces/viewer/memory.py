@@ -362,7 +362,8 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
         ))  # fmt: skip
     if fact.state != "forgotten" or fact.text:
         buttons.append(action_button(
-            request, "erase", "Forget", url=_api_url(fact, "redact"), title="Forget this fact for good?",
+            request, "erase", "Forget", url=_api_url(fact, "redact"),
+            title="Forget this fact for good?",
             body={"event_id": fact.event_id}, is_danger=True,
             says=f"The words “{text}” are erased from the file, with every copy of them. The chain"
             " still holds, and a receipt of the erasure stays. This cannot be undone.",
