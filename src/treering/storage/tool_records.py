@@ -187,11 +187,14 @@ class ToolRecords:
 
         ``only`` is the scope to enter, as the tables have it: events of others may come along.
         """
-        stretch = self._source.settled(connection, scope, after, until)
-        later = {} if stretch.more else self._source.unsettled(connection, scope, stretch.last)
-        for facts in (stretch.facts, later):
-            own = {owner: placed for owner, placed in facts.items() if only in {None, owner}}
-            tool_table.take(table, own)
+        from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
+
+        with uncollected():
+            stretch = self._source.settled(connection, scope, after, until)
+            later = {} if stretch.more else self._source.unsettled(connection, scope, stretch.last)
+            for facts in (stretch.facts, later):
+                own = {owner: placed for owner, placed in facts.items() if only in {None, owner}}
+                tool_table.take(table, own)
         return stretch
 
     def _table_of(self, scope: Scope, make: Callable[[], PrivateTable]) -> PrivateTable:
