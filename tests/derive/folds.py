@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
 from treering.derive.entity_log import changes_in, entity_states
-from treering.derive.later_changes import LaterChanges
 from treering.derive.reports import report_of
 from treering.derive.snapshots import EventCounter
 from treering.derive.turns import LaterEnds, TurnSplitter
 from treering.derive.usage import UsageFold
-from treering.derive.visible import visible
+from treering.derive.visible import LaterChanges, visible
 from treering.model.kinds import RUN_ENDS
 from treering.model.queries import SessionTally
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derive.timelines import asked, redone, timeline, told, undone
-from treering.derive.later_changes import LaterChanges
-from treering.derive.visible import visible
+from treering.derive.visible import LaterChanges, visible
 
 if TYPE_CHECKING:
     from treering import Event

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from postgres_places import Place
 from postgres_server import Server
-from treering.storage.postgres import layout
+from treering.storage.postgres import schema
 from treering.storage.postgres.address import parse_address
 from treering.storage.postgres.connections import connect
 
@@ -26,8 +26,8 @@ def main() -> None:
         place.administration.init(partitions=2)
         address = parse_address(place.url)
         with connect(address) as connection:
-            found = layout.describe(connection, address)
-    target = Path(layout.__file__).with_name(layout.EXPECTED)
+            found = schema.describe(connection, address)
+    target = Path(schema.__file__).with_name(schema.EXPECTED)
     target.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 

@@ -21,7 +21,7 @@ from treering.errors import Conflict, NotFound, NotPermitted
 from treering.model.scopes import Scope
 from treering.storage.postgres import cuts, reader, sessions, snapshots
 from treering.storage.postgres.sql import translate
-from treering.storage.snapshots import LATEST
+from treering.storage.projections import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from builders import ELSEWHERE, HERE, said
 from postgres_places import Place
 from postgres_server import Server
 from surfaces.command_line import CommandLine
-from treering.storage.postgres import layout
+from treering.storage.postgres import schema
 from treering.storage.postgres.address import parse_address
 from treering.storage.postgres.connections import connect
 
@@ -68,9 +68,9 @@ def test_the_layout_that_is_shipped_is_that_of_a_fresh_ledger(story: Place) -> N
     """If not, a migration or a role was changed: run tests/golden/make_layout.py."""
     address = parse_address(story.url)
     with connect(address) as connection:
-        found = layout.describe(connection, address)
+        found = schema.describe(connection, address)
 
-    assert found == layout._expected()
+    assert found == schema._expected()
 
 
 @pytest.mark.parametrize("schema", ["treering", "user", "bare"])

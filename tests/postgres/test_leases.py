@@ -20,7 +20,7 @@ from treering.app import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
 from treering.storage.leases import LeaseOwner
-from treering.storage.postgres import leases, locks, runs, schema
+from treering.storage.postgres import leases, runs, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def test_what_was_held_is_taken_back_when_connections_are_cut_off(
 def test_what_another_took_meanwhile_is_not_held_any_more(
     place: Place, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "BEAT_S", 3_600.0)
+    monkeypatch.setattr(leases, "BEAT_S", 3_600.0)
     assert store.leases.hold("sink")
     with treering.open(place.url) as other:
         cut_off(place)
@@ -142,7 +142,7 @@ def test_who_holds_something_is_not_hung_up_on_for_its_silence(place: Place) -> 
 def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
     frail: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(leases, "PATIENCE_S", 0.2)
     with treering.open(laid_out(frail.url("treering"))) as ledger:
         frail.stop()
         try:

@@ -15,7 +15,7 @@ import treering
 from builders import HERE, run_of, said
 from forks import fork
 from treering.model.scopes import Scope
-from treering.storage.snapshots import LATEST
+from treering.storage.projections import LATEST
 from treering.storage.sqlite import reader, sessions
 from treering.storage.sqlite.opening import connect
 from treering.storage.sqlite.rows import events

@@ -59,9 +59,6 @@ _PROJECT: Final = word_set(
     " limit timeout port version plan licence license"
 )
 _REFERENCE: Final = lazy_pattern(r"\b(?:it|this|that|these|those|them|here|there)\b", re.IGNORECASE)
-_SPEAKER: Final = lazy_pattern(
-    r"^(?:(?:I|We|we)(?: have)?|My|Our|my|our) (?:finally |just |recently )?"
-)
 _WORDS_MAX: Final = 18
 
 

@@ -6,7 +6,6 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
-from treering.derive.later_changes import CHANGING_KINDS, LaterChanges
 from treering.derive.reports import REPORT, report_of
 from treering.derive.snapshots import (
     COUNTS,
@@ -21,6 +20,7 @@ from treering.derive.snapshots import (
     is_damaged,
 )
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
+from treering.derive.visible import CHANGING_KINDS, LaterChanges
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import next_limit
 from treering.ledger.paging import PAGE

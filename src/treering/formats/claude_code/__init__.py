@@ -17,7 +17,7 @@ from treering.formats.claude_code.blocks import (
     said_by_assistant,
     said_by_user,
 )
-from treering.formats.claude_code.facts import FactRepeats, changed_in, facts_in
+from treering.formats.claude_code.facts import FactRepeats, changed_in, facts_in, noted, titled
 from treering.formats.claude_code.lines import (
     NAME,
     OURS,
@@ -32,7 +32,6 @@ from treering.formats.claude_code.lines import (
     spelt,
     time_in,
 )
-from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order, remember, rewound
 from treering.formats.claude_code.state import MARK_DIGITS, ClaudeCodeState, restored, written
 from treering.formats.claude_code.straight_line import read_straight

@@ -15,8 +15,9 @@ from treering.model.receipts import (
     ScrubReceipt,
 )
 from treering.model.scopes import parse_scope
-from treering.storage.postgres import eraser, layout, roles, schema
+from treering.storage.postgres import eraser, roles, schema
 from treering.storage.postgres.connections import connect, naming_faults
+from treering.storage.postgres.schema import differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,9 +153,7 @@ class Administration:
                 erasure_pending=eraser.pending(connection),
                 roles=roles.members(connection, address),
                 extensions=_extensions(connection),
-                differences=layout.differences(connection, address)
-                if schema.is_current(version)
-                else [],
+                differences=differences(connection, address) if schema.is_current(version) else [],
             )
 
     @contextlib.contextmanager

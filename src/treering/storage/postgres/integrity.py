@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import ALWAYS, ERASED, EXPIRED, NAMED, PLACEHOLDER, SPILLED, name_key
-from treering.storage.postgres import layout, runs, tool_records
+from treering.storage.postgres import runs, tool_records
 from treering.storage.postgres.connections import streaming
 from treering.storage.postgres.cuts import session_name
+from treering.storage.postgres.schema import differences
 
 if TYPE_CHECKING:
     from treering.model.scopes import Scope
@@ -260,7 +261,7 @@ def _count(
 
 
 def _flaw_of_layout(connection: Connection, address: Address) -> str | None:
-    flaws = layout.differences(connection, address)
+    flaws = differences(connection, address)
     if not flaws:
         return None
     more = f" (and {len(flaws) - 1} more: see treering db status)" if len(flaws) > 1 else ""

@@ -1,4 +1,9 @@
-"""Migrations: numbered SQL files, each applied once, all in one transaction."""
+"""Migrations: numbered SQL files, each applied once, all in one transaction.
+
+``differences`` compares a ledger's walls, triggers and functions with those that our migrations and
+roles make: a file of the program, written from a new ledger; nothing in the checked database is
+trusted. Texts are compared as the catalogue holds them, function bodies by digest.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,9 @@ import re
 import time
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import uuid_utils
 from psycopg import sql
 
@@ -17,6 +23,7 @@ from treering.errors import Corrupt, NotFound, SchemaTooNew, SchemaTooOld, Unsup
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.connections import Connection
+
 
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
@@ -195,3 +202,166 @@ def _found(connection: Connection, address: Address, partitions: int) -> None:
                 ("partitions", str(partitions)),
             ],
         )
+
+
+EXPECTED: Final = "layout.json"
+SHOWN_MAX: Final = 20
+"""The most differences that are reported."""
+_NEAR: Final = "^memory_near_[0-9a-f]{32}$"
+"""Tables that the memory creates and drops as it needs them."""
+_FUNCTIONS: Final = """
+SELECT format('function %%s(%%s)', p.proname, pg_get_function_identity_arguments(p.oid)),
+  concat_ws(' ', l.lanname, p.prokind, p.prosecdef, p.provolatile,
+    encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'), array_to_string(p.proconfig, '; '),
+    a.aggtransfn::text, a.aggfinalfn::text,
+    CASE WHEN p.proacl IS NULL OR EXISTS (
+      SELECT 1 FROM aclexplode(p.proacl) AS g WHERE g.grantee = 0
+    ) THEN 'for all' ELSE 'for some' END)
+FROM pg_proc AS p
+JOIN pg_language AS l ON l.oid = p.prolang
+LEFT JOIN pg_aggregate AS a ON a.aggfnoid = p.oid
+WHERE p.pronamespace = %(schema)s::text::regnamespace
+"""
+# A partition has its table's triggers, unless somebody disabled one there.
+_TRIGGERS: Final = """
+SELECT format('trigger %%s on %%s', t.tgname, c.relname),
+  concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid))
+FROM pg_trigger AS t
+JOIN pg_class AS c ON c.oid = t.tgrelid
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND NOT t.tgisinternal
+  AND (t.tgparentid = 0 OR t.tgenabled <> 'O')
+"""
+_TABLES: Final = """
+SELECT format('table %%s', c.relname),
+  concat_ws(' ', c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity, (
+    SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+      CASE WHEN a.attnotnull THEN 'not null' END), ', ' ORDER BY a.attnum)
+    FROM pg_attribute AS a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  ))
+FROM pg_class AS c
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relkind IN ('r', 'p', 'f', 'm')
+  AND NOT c.relispartition AND c.relname !~ %(near)s
+UNION ALL
+SELECT format('rule %%s on %%s', r.rulename, c.relname), 'a rule'
+FROM pg_rewrite AS r
+JOIN pg_class AS c ON c.oid = r.ev_class
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND r.rulename <> '_RETURN'
+"""
+_INDEXES: Final = """
+SELECT format('index %%s', c.relname),
+  concat_ws(' ', CASE WHEN i.indisvalid THEN 'valid' ELSE 'invalid' END, pg_get_indexdef(c.oid))
+FROM pg_index AS i
+JOIN pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_class AS t ON t.oid = i.indrelid
+WHERE t.relnamespace = %(schema)s::text::regnamespace AND t.relname !~ %(near)s
+  AND NOT (t.relispartition AND EXISTS (SELECT 1 FROM pg_inherits AS h WHERE h.inhrelid = c.oid))
+"""
+_CONSTRAINTS: Final = """
+SELECT format('constraint %%s on %%s', n.conname, c.relname), pg_get_constraintdef(n.oid)
+FROM pg_constraint AS n
+JOIN pg_class AS c ON c.oid = n.conrelid
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relname !~ %(near)s
+  AND n.contype IN ('p', 'u', 'c', 'f', 'x') AND n.conparentid = 0
+  AND NOT (c.relispartition AND n.coninhcount > 0)
+"""
+_POLICIES: Final = """
+SELECT format('policy %%s on %%s', p.policyname, p.tablename),
+  concat_ws(' ', p.permissive, p.cmd, array_to_string(p.roles, ', '),
+    regexp_replace(coalesce(p.qual, ''), '\\s+', ' ', 'g'),
+    regexp_replace(coalesce(p.with_check, ''), '\\s+', ' ', 'g'))
+FROM pg_policies AS p
+WHERE p.schemaname = %(schema)s
+"""
+_DESCRIPTIONS: Final = (_FUNCTIONS, _TRIGGERS, _TABLES, _INDEXES, _CONSTRAINTS, _POLICIES)
+
+# Policies apply to the table that a query names: partitions have none, so nobody may read them.
+_OPEN_PARTS: Final = """
+SELECT format('row-level security of %%s is switched off', c.relname)
+FROM pg_class AS c
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relkind IN ('r', 'p')
+  AND (c.relispartition OR c.relname ~ %(near)s) AND NOT c.relrowsecurity
+UNION ALL
+SELECT format('%%s on %%s was granted to %%s', g.privilege_type, c.relname,
+  CASE g.grantee WHEN 0 THEN 'everybody' ELSE g.grantee::regrole::text END)
+FROM pg_class AS c
+CROSS JOIN aclexplode(c.relacl) AS g
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND g.grantee <> c.relowner
+  AND CASE
+    WHEN c.relispartition OR c.relname ~ %(near)s THEN g.privilege_type <> 'MAINTAIN'
+    WHEN g.grantee = ANY(%(groups)s::text[]::regrole[]::oid[]) THEN false
+    ELSE g.privilege_type NOT IN ('SELECT', 'USAGE')
+  END
+UNION ALL
+SELECT format('columns of %%s were granted by themselves', c.relname)
+FROM pg_class AS c
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attacl IS NOT NULL
+WHERE c.relnamespace = %(schema)s::text::regnamespace
+  AND (c.relispartition OR c.relname ~ %(near)s)
+UNION ALL
+SELECT format('policies do not hold the role %%s', m.rolname)
+FROM pg_auth_members AS a
+JOIN pg_roles AS m ON m.oid = a.member
+WHERE a.roleid = ANY(%(groups)s::text[]::regrole[]::oid[]) AND (m.rolsuper OR m.rolbypassrls)
+  AND NOT pg_has_role(
+    (SELECT relowner FROM pg_class WHERE oid = 'events'::regclass), a.roleid, 'MEMBER'
+  )
+"""
+_GROUPS: Final = """
+SELECT r.rolname
+FROM pg_roles AS r
+WHERE r.rolname IN (%s, %s)
+  AND EXISTS (
+    SELECT 1 FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS g
+    WHERE c.oid = 'events'::regclass AND g.grantee = r.oid
+  )
+"""
+
+
+def differences(connection: Connection, address: Address) -> list[str]:
+    """Return how the ledger's schema differs from what this program creates; the first few."""
+    groups = [
+        row[0] for row in connection.execute(_GROUPS, (address.app_role, address.scoped_role))
+    ]
+    actual = describe(connection, address)
+    expected = {
+        name: text for name, text in _expected().items() if groups or not name.startswith("policy ")
+    }
+    changes = [
+        *(f"{name} is missing" for name in expected if name not in actual),
+        *(f"{name} was added" for name in actual if name not in expected),
+        *(
+            f"{name} was changed"
+            for name in actual
+            if actual[name] != expected.get(name, actual[name])
+        ),
+    ]
+    values = {"schema": address.schema, "near": _NEAR, "groups": groups}
+    changes += [row[0] for row in connection.execute(_OPEN_PARTS, values)]
+    return sorted(changes)[:SHOWN_MAX]
+
+
+def describe(connection: Connection, address: Address) -> dict[str, str]:
+    """Return a description of every part of the ledger's schema, by name."""
+    values: dict[str, Any] = {"schema": address.schema, "near": _NEAR}
+    parts: dict[str, str] = {}
+    for statement in _DESCRIPTIONS:
+        for name, text in connection.execute(statement, values):
+            parts[_plain(name, address)] = _plain(text, address)
+    return dict(sorted(parts.items()))
+
+
+def _plain(text: str, address: Address) -> str:
+    """Return ``text`` without the names of the schema and its roles, which differ by ledger."""
+    schema = address.schema
+    for role, name in ((address.app_role, "app"), (address.scoped_role, "scoped")):
+        text = text.replace(role, name)
+    text = re.sub(f'search_path=(?:"{schema}"|{schema}),', "search_path=ledger,", text)
+    # Not in a literal: a setting is called treering.scope, whatever the schema is called.
+    return re.sub(f'(?<!\')(?:"{schema}"|\\b{schema})\\.', "", text)
+
+
+@cache
+def _expected() -> dict[str, str]:
+    text = resources.files(__package__).joinpath(EXPECTED).read_bytes()
+    return msgspec.json.decode(text, type=dict[str, str])

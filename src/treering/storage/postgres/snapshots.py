@@ -9,7 +9,7 @@ import psycopg
 
 from treering.errors import Closed
 from treering.storage.postgres.sql import PostgresTable, empty_tables
-from treering.storage.snapshots import keep, latest
+from treering.storage.projections import keep, latest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
@@ -66,8 +66,6 @@ FAILED_MAX: Final = 1_000
 RECORDS_PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
 """How often a page is read of which something is erased meanwhile."""
-
-Item = TypeVar("Item", bound="Header")
 
 # Stretches of the ledger, of one scope.
 _STRETCH: Final = "WHERE e.position > ? AND e.position <= ? AND e.scope = ?"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Busy, ReadOnly, StorageFull
 from treering.model.codec import encode
-from treering.storage.projections import SqliteTable
-from treering.storage.snapshots import keep, latest
+from treering.storage.projections import SqliteTable, keep, latest
 from treering.storage.sqlite.reader import find_scope, find_session
 
 if TYPE_CHECKING:

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from treering.surfaces.shared.texts import Mask
 
 
-TAIL_LINES: Final = 6
-"""The last lines of a failed call, which are always shown."""
 GROUP_MIN: Final = 2
 BAD_NOTES: Final = frozenset({"error", "alert", "warning", "blocked"})
 BAD_RULES: Final = ("run.failed", "run.interrupted", "session.undone", "ledger.")
@@ -203,7 +201,7 @@ def _tool(
         tool=tool,
         tool_sort=drawn.sort,
         facts=(*drawn.facts, *facts),
-        tail=tail_lines(drawn.blocks, TAIL_LINES) if is_bad else (),
+        tail=tail_lines(drawn.blocks) if is_bad else (),
     )
 
 

@@ -41,6 +41,8 @@ ToolSort = Literal[
     "read", "search", "edit", "shell", "tasks", "question", "plan", "web", "agent", "other"
 ]
 
+TAIL_LINES: Final = 6
+"""The last lines of a failed call, which are always shown."""
 DIFF_LINES_MAX: Final = 400
 """Lines of a diff, where texts are shortened."""
 SOURCES_MAX: Final = 50
@@ -175,12 +177,12 @@ def tool_blocks(
             return draw.made(sort, *draw.input(), with_output=True)
 
 
-def tail_lines(blocks: tuple[Block, ...], lines_max: int) -> tuple[StyledLine, ...]:
+def tail_lines(blocks: tuple[Block, ...]) -> tuple[StyledLine, ...]:
     """Return the last lines of the output."""
     for block in reversed(blocks):
         if isinstance(block, TextBlock) and block.label in {"output", "error"}:
             filled = [line for line in block.lines if any(span.text.strip() for span in line)]
-            return tuple(filled[-lines_max:])
+            return tuple(filled[-TAIL_LINES:])
     return ()
 
 

@@ -77,13 +77,10 @@ def scope_names(ledger: Ledger) -> list[str]:
 
 
 def items_of(
-    read: Callable[[str | None], Page[Item]],
-    *,
-    after: str | None = None,
-    pages_max: int | None = None,
+    read: Callable[[str | None], Page[Item]], *, pages_max: int | None = None
 ) -> Iterator[Item]:
-    """Return the items of all pages that ``read`` returns after a cursor, or of the first few."""
-    cursor = after
+    """Return the items of all pages that ``read`` returns, or of the first few."""
+    cursor: str | None = None
     for _ in count() if pages_max is None else range(pages_max):
         page = read(cursor)
         yield from page.items
