@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 import msgspec
@@ -13,7 +13,7 @@ import pytest
 
 import treering
 from broken.ledgers import SCOPE, marked, marker, shown, traces
-from builders import DAY, NOON
+from builders import DAY, HERE, NOON, said
 from postgres_places import Place
 from postgres_server import Server
 from treering.storage.postgres import eraser
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 SIZES: Final = (60, 700, 3_000, 8_000, 9_000, 40_000, 300_000)
 """Inline, in the TOAST table, and spilled to blobs."""
 LATER_MS: Final = NOON + 100 * DAY
-ERASABLE: Final = {
-    "events": {
-        *("summary", "refs", "payload", "payload_bytes", "salt", "blob", "event_name", "origin"),
-        *("turn_id", "agent_id", "user_id", "ts_ms", "recorded_ms", "run_seq", "source"),
-        "content_digest",
-    },
-    "blobs": {"key", "body"},
-    "sessions": {"name", "salt"},
+UNERASED: Final = {"forks", "grants", "ledger", "legacy_events", "retention", "scopes", "scrubs"}
+"""Tables of which nothing is erased."""
+LASTING: Final = {
+    *("position", "session", "seq", "xid", "epoch", "flags", "schema_version", "scope", "kind"),
+    *("link", "genesis", "id", "number", "shelf", "embedder", "sort", "view", "layout", "round"),
+    *("state", "first_seq", "last_seq", "writer", "status", "reason"),
+    *("call_seq", "result_seq", "late_seq", "newest", "documents", "generation"),
+    *("relation", "dimensions"),
 }
-"""Columns of what is gone with an erasure, by their tables."""
+"""Columns that no erasure blanks, or that say nothing about what was erased."""
 
 
 @pytest.fixture(scope="module")
@@ -152,23 +152,71 @@ def test_erasures_of_all_sorts_in_any_order_leave_no_byte_behind(
     assert ledger.admin.verify().intact
 
 
-def test_no_samples_are_kept_of_what_can_be_erased(place: Place, ledger: Ledger) -> None:
-    dice = Random("samples")
-    for number in range(30):
-        ledger.append([described(dice, f"e{number}", dice.choice(SIZES[:-1]))])
-    place.sql("ANALYZE events, blobs, sessions")
-
+def test_no_samples_are_kept_of_what_can_be_erased(place: Place) -> None:
     sampled = place.sql(
-        "SELECT tablename, attname FROM pg_stats WHERE schemaname = %s", place.schema
+        "SELECT c.relname, a.attname FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid"
+        " WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0"
+        " AND NOT a.attisdropped AND coalesce(a.attstattarget, -1) <> 0",
+        place.schema,
     )
 
-    tables = {table.partition("_")[0] for table, _ in sampled}
-    assert tables >= ERASABLE.keys()
-    assert [
-        (table, column)
-        for table, column in sampled
-        if column in ERASABLE.get(table.partition("_")[0], ())
-    ] == []
+    assert {column for table, column in sampled if table not in UNERASED} == LASTING
+
+
+def test_an_upgrade_removes_samples_of_erased_ids_from_the_files(place: Place) -> None:
+    sampled = sample_ids(place)
+
+    place.administration.init()
+    with treering.open(place.url) as ledger:
+        expired = ledger.expire(HERE, now_ms=LATER_MS)
+
+    assert (expired.deleted_total, expired.physical) == (30, "done")
+    content = raw_bytes(place)
+    assert [key for key in sampled if key in content] == []
+    assert place.administration.status().erasure_pending == []
+
+
+@pytest.mark.parametrize(("version", "left"), [(16, ["pg_statistic"]), (18, [])], ids=["16", "18"])
+def test_samples_wait_for_a_superuser_where_the_owner_may_not_remove_them(
+    version: Literal[16, 18], left: list[str]
+) -> None:
+    with Server(version=version) as server:
+        server.create_role("owner", password="x")
+        server.create_database("owned", owner="owner")
+        place = Place(server, database="owned", owner="owner")
+        place.administration.init(partitions=2)
+        sampled = sample_ids(place)
+
+        place.administration.init()
+        with treering.open(place.url) as ledger:
+            expired = ledger.expire(HERE, now_ms=LATER_MS)
+        waiting = place.administration.status().erasure_pending
+        above = Place(server, database="owned", schema=place.schema)
+        above.administration.scrub()
+
+        assert (expired.physical, waiting) == ("pending" if left else "done", left)
+        content = raw_bytes(above)
+        assert [key for key in sampled if key in content] == []
+        assert place.administration.status().erasure_pending == []
+
+
+def sample_ids(place: Place) -> set[bytes]:
+    """Record events and let the planner sample their ids, as up to version 16; return the ids."""
+    with treering.open(place.url) as ledger:
+        ledger.append(
+            [
+                said("a word", session_id=f"s{number}", event_id=f"e{number}", ts_ms=NOON)
+                for number in range(30)
+            ]
+        )
+    for table in ("events", "events_00", "events_01"):
+        place.sql(f"ALTER TABLE {table} ALTER COLUMN event_id SET STATISTICS -1")
+    place.sql("UPDATE ledger SET value = '16' WHERE name = 'version'")
+    place.sql("ANALYZE")
+    sampled = {bytes(row[0]) for row in place.sql("SELECT event_id FROM events")}
+    kept = str(place.sql("SELECT histogram_bounds FROM pg_stats WHERE attname = 'event_id'"))
+    assert all(key.hex() in kept for key in sampled)
+    return sampled
 
 
 def test_content_that_two_events_share_goes_with_the_second(place: Place, ledger: Ledger) -> None:

@@ -108,22 +108,6 @@ def test_no_file_holds_a_hash_that_would_confirm_a_guess(server: Server) -> None
     assert [one for one in gone if one in content or one[::-1] in content] == []
 
 
-def test_the_planner_keeps_no_sample_of_the_key_of_a_forgotten_name(place: Place) -> None:
-    def sampled() -> str:
-        return str(place.sql("SELECT histogram_bounds FROM pg_stats WHERE attname = 'key'"))
-
-    with treering.open(place.url) as ledger:
-        tell(ledger)
-        ledger.append([said("kept", user_id="bob", session_id=f"s{n}") for n in range(4)])
-        place.sql("ANALYZE")
-        before = hashes(place)
-        assert [key for key in before if key.hex() in sampled()]
-
-        ledger.forget(HERE, user=ADA)
-
-    assert [key for key in before - hashes(place) if key.hex() in sampled()] == []
-
-
 @pytest.mark.parametrize("sort", ["application", "held"])
 def test_whoever_may_redact_may_forget_within_their_scope(place: Place, sort: str) -> None:
     with treering.open(place.url) as ledger:

@@ -257,6 +257,13 @@ def test_a_quiet_ledger_is_told_of_in_eight_lines() -> None:
             ["erasure     blobs_01, events_00 still hold erased bytes: run treering db scrub"],
         ),
         (
+            {"erasure_pending": ["pg_statistic"]},
+            [
+                "erasure     pg_statistic still holds erased bytes:"
+                " run treering db scrub as a superuser"
+            ],
+        ),
+        (
             {"roles": {"app": None, "lyria": ["acme/app", "acme/other"]}},
             [
                 "roles       app    states its scope",

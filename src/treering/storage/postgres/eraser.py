@@ -46,7 +46,7 @@ from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
 from treering.storage.postgres.reader import find_note
-from treering.storage.postgres.schema import HASHING, SCRUBBED
+from treering.storage.postgres.schema import HASHING, SAMPLES, SCRUBBED
 from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
@@ -155,16 +155,37 @@ WHERE b.scope = %s AND b.key = ANY(%s)
 RETURNING b.tableoid::regclass::text
 """
 
-# Only our own tables: every role that erases notes tables, and could note any.
+# Only these tables: every role that erases notes tables, and could note any.
 _NOTED: Final = f"""
 SELECT c.relname, pg_total_relation_size(c.oid), s.since
 FROM scrubs AS s
 JOIN pg_class AS c ON c.relname = s.relation
 LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
 WHERE i.inhparent IN ({", ".join(f"'{table}'::regclass" for table in SCRUBBED)})
-  OR c.oid IN ({", ".join(f"'{table}'::regclass" for table in HASHING)})
+  OR c.oid IN ({", ".join(f"'{table}'::regclass" for table in (*HASHING, SAMPLES))})
 ORDER BY c.relname
 """
+# Samples that were taken of columns before these were exempted. A superuser may remove them; the
+# owner, too, since PostgreSQL 18.
+_SAMPLED: Final = """
+FROM pg_attribute AS a
+JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE c.relnamespace = current_schema()::regnamespace AND a.attnum > 0 AND NOT a.attisdropped
+  AND a.attstattarget = 0
+"""
+_DROP_SAMPLES: Final = f"""
+DELETE FROM pg_statistic
+WHERE (starelid, staattnum) IN (SELECT a.attrelid, a.attnum {_SAMPLED})
+"""
+_CLEAR_SAMPLES: Final = f"""
+SELECT pg_clear_attribute_stats(s.schema, s.relation, s.column, i.inherited)
+FROM (
+  SELECT current_schema()::text AS schema, c.relname::text AS relation, a.attname::text AS column
+  {_SAMPLED} AND c.relkind IN ('r', 'p')
+) AS s
+CROSS JOIN (VALUES (true), (false)) AS i (inherited)
+"""
+_CLEARING_VERSION: Final = 180_000
 _PROJECTIONS: Final = """
 SELECT
   (
@@ -535,9 +556,10 @@ def _scrub_one(connection: Connection, relation: str, since: datetime) -> bool:
     connection.add_notice_handler(report.take)
     try:
         connection.execute(f"SET lock_timeout = '{SCRUB_PATIENCE}'")
+        if relation == SAMPLES:
+            is_clearing = connection.info.server_version >= _CLEARING_VERSION
+            connection.execute(_CLEAR_SAMPLES if is_clearing else _DROP_SAMPLES)
         connection.execute(sql.SQL("VACUUM (FULL, VERBOSE) {}").format(sql.Identifier(relation)))
-        # The planner's samples of keys would go on confirming guesses.
-        connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(relation)))
     except (LockNotAvailable, InsufficientPrivilege):
         return False
     finally:

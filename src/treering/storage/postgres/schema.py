@@ -34,6 +34,8 @@ HASHING: Final = (
     "heads", "sessions", "runs", "record_keys", "memory_rows", "tool_calls", "tool_extras",
 )  # fmt: skip
 """Tables that hold names, or hashes of names and words: rewritten after those were erased."""
+SAMPLES: Final = "pg_statistic"
+"""The planner's table: it held samples of erasable columns before version 17."""
 ERASABLE: Final = {
     "events": (
         "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",

@@ -199,7 +199,7 @@ def scrub() -> None:
             " is in the way, or this role may not",
             code="pending",
             hint="run it again once that has ended (pg_stat_activity shows the oldest xact_start),"
-            " or run it as the owner",
+            " or run it as the owner (for pg_statistic, as a superuser)",
         )
     show(receipt, _scrubbed(receipt), done="the tables were rewritten")
 
@@ -397,7 +397,8 @@ def _erasure(status: DatabaseStatus) -> str:
     if not pending:
         return "nothing is left to scrub"
     hold = "holds" if len(pending) == 1 else "hold"
-    return f"{', '.join(pending)} still {hold} erased bytes: run treering db scrub"
+    who = " as a superuser" if "pg_statistic" in pending else ""
+    return f"{', '.join(pending)} still {hold} erased bytes: run treering db scrub{who}"
 
 
 def _roles(roles: dict[str, list[str] | None]) -> Iterator[str]:

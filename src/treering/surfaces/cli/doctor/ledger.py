@@ -79,7 +79,7 @@ def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
     """Say whether bytes of what was erased are still somewhere in the files."""
     fix = "stop the other programs that have it open: the next one to open it removes them"
     if is_on_server():
-        fix = "treering db scrub"
+        fix = "treering db scrub; treering db status says which tables, and who may"
     if ledger.admin.erasure_state() == "pending":
         yield DoctorFinding(
             level="warning",
