@@ -204,3 +204,31 @@ def test_values_of_one_slot_contradict_either_way_and_however_similar(similarity
 @given(st.text(max_size=60))
 def test_a_text_is_the_same_as_itself(text: str) -> None:
     assert relation(text, text, 1.0) == "same"
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Ben died", "Ben's dog barks"),
+        ("Ben died", "Ben's dog lives in Rome"),
+        ("Ben quit smoking", "Ben's father smokes"),
+        ("Dad's doctor quit smoking", "Dad smokes"),
+        ("My boss's wife quit smoking", "My boss smokes"),
+        ("Acme moved to Berlin", "Ana works at Acme"),
+    ],
+)
+def test_what_ends_for_an_owner_or_a_firm_leaves_others_alone(new: str, old: str) -> None:
+    assert relation(new, old, 0.7) == "unrelated"
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Ben died", "Ben lives in Rome"),
+        ("Ben died", "Ben's age is 40"),
+        ("Dad's doctor quit smoking", "Dad's doctor smokes"),
+        ("Acme moved to Berlin", "Acme is in Rome"),
+    ],
+)
+def test_what_ends_for_an_owner_or_a_firm_ends_their_own(new: str, old: str) -> None:
+    assert relation(new, old, 0.7) == "contradicts"

@@ -222,6 +222,16 @@ def keys_of(words: tuple[OutlineWord, ...]) -> frozenset[str]:
     return frozenset(word.key for word in words)
 
 
+def bearers_of(words: tuple[OutlineWord, ...]) -> frozenset[str]:
+    """Return the keys of words; Ben is another in "Ben" than in "Ben's dog"."""
+    return frozenset(f"{word.key}'s" if is_owner(word) else word.key for word in words)
+
+
+def is_owner(word: OutlineWord) -> bool:
+    """Return whether a word says whose something is."""
+    return word.text.endswith(("'s", "s'"))
+
+
 @lru_cache(maxsize=8_192)
 def _word(token: str, *, is_first: bool) -> OutlineWord:
     lower = token.lower()

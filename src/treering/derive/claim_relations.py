@@ -22,6 +22,7 @@ from treering.derive.claim_endings import (
     names_tie,
     parted_sentence,
 )
+from treering.derive.claim_outlines import bearers_of, is_owner, keys_of, outline
 from treering.derive.claim_times import days_in
 from treering.derive.claim_updates import ends_statement, update_topics
 from treering.derive.claim_words import VERBS, base, mark_letters, normal, word_set, words
@@ -117,7 +118,11 @@ def relation(new: str, old: str, similarity: float) -> Relation:
         return "same"
     if first.claim.attribute == POSSESSION:
         return "contradicts" if _is_lost(first.claim, second) else "unrelated"
-    if first.ended is not None and _is_over(first, first.ended, second, old):
+    if (
+        first.ended is not None
+        and _is_over(first, first.ended, second, old)
+        and not _is_of_theirs(new, old)
+    ):
         return "contradicts"
     if first.ending is not None and relation(first.ending, old, similarity) == "contradicts":
         return "contradicts"
@@ -340,13 +345,30 @@ def _is_over(new: _Statement, ended: EndedThing, old: _Statement, text: str) -> 
         return names_goal(old_words)
     if ended.kind == "tie":
         return names_tie(old_words)
+    is_itself = named.issuperset(words(old.claim.subject or ""))
     if ended.kind == "thing":
-        is_itself = named.issuperset(words(old.claim.subject or ""))
         return is_itself or not _is_of_another(new, old)
+    if _is_only_owner(ended.text, text) and not (old.claim.subject and is_itself):
+        return False
     # Who has died is still somebody's sister, and was born where they were.
     attribute = old.claim.attribute or ""
     is_own = (old.claim.subject or USER) == USER and not attribute.endswith("name")
     return is_own or attribute in {"age", "residence", "grade", "weight"}
+
+
+def _is_only_owner(name: str, text: str) -> bool:
+    """Return whether a statement names somebody only as whose something is: "Ben's dog barks"."""
+    keys = keys_of(outline(name).words)
+    named = [word for word in outline(text).words if word.key in keys]
+    return bool(named) and all(map(is_owner, named))
+
+
+def _is_of_theirs(new: str, old: str) -> bool:
+    """Return whether an old statement is about a relative of whom a new one is about."""
+    whom, other = outline(new).subject(), outline(old).subject()
+    owners = bearers_of(other) - {word.key for word in other}
+    is_theirs = bool(whom) and owners.issuperset(f"{word.key}'s" for word in whom)
+    return is_theirs and is_person(other[-1].key)
 
 
 def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:

@@ -16,6 +16,7 @@ from treering.derive.claim_endings import is_standing, names_goal
 from treering.derive.claim_outlines import (
     DETERMINERS,
     PREPOSITIONS,
+    bearers_of,
     clause_outlines,
     is_content,
     key_of,
@@ -279,7 +280,7 @@ def _things_over(clause: SentenceOutline) -> Iterator[ThingOver]:
         after = None if is_momentary else _after(words, at, _LEFT)
         thing = () if after is None else noun_phrase(words, after)
         # "Left Deloitte to found a start-up" has no subject before what is over.
-        whose = keys_of(clause.contents(0, min(at, clause.verb_at)))
+        whose = bearers_of(clause.contents(0, min(at, clause.verb_at)))
         if thing and (word.key not in _BY_NAME or any(each.kind == "name" for each in thing)):
             how: _How = "doing" if word.key in _ONGOING else "thing"
             yield ThingOver(thing, whose, how=how)
@@ -438,7 +439,7 @@ def _is_own(subject: tuple[OutlineWord, ...], whose: frozenset[str], old: Senten
     if not subject:
         # What is over for a friend is not over for the user, but what a team drops is.
         return whose <= _GROUPS
-    if keys_of(subject) <= whose:
+    if bearers_of(subject) <= whose:
         return True
     is_somebody = is_person(subject[-1].key) and subject[-1].key not in _GROUPS
     return whose <= _GROUPS and old.words[0].text in _OWN and not is_somebody
@@ -460,7 +461,17 @@ def _is_set(setting: Setting, old: SentenceOutline) -> bool:
         return is_of_it and is_timed and _has_time(rest)
     if _amounts(value) or _amounts(rest):
         return is_of_it and _are_of_a_unit(_amounts(value), _amounts(rest))
-    return is_named and setting.attribute in {"any", _attribute(old)}
+    is_attribute = setting.attribute in {"any", _attribute(old)}
+    return is_named and is_attribute and not _is_place_of_another(topic, old)
+
+
+def _is_place_of_another(topic: frozenset[str], old: SentenceOutline) -> bool:
+    """Return whether a statement says of another that they are at a thing: "Ana works at Acme"."""
+    if not old.subject() or topic & keys_of(old.subject()):
+        return False
+    at = next((at for at, word in enumerate(old.words) if word.key in topic), 0)
+    led = [word.text for word in old.words[:at] if word.text not in DETERMINERS]
+    return bool(led) and led[-1] in PREPOSITIONS
 
 
 def _is_other_one(value: tuple[OutlineWord, ...], old: SentenceOutline) -> bool:
