@@ -154,7 +154,8 @@ def test_erasures_of_all_sorts_in_any_order_leave_no_byte_behind(
 
 def test_no_samples_are_kept_of_what_can_be_erased(place: Place) -> None:
     sampled = place.sql(
-        "SELECT c.relname, a.attname FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid"
+        "SELECT c.relname, a.attname"
+        " FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid"
         " WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0"
         " AND NOT a.attisdropped AND coalesce(a.attstattarget, -1) <> 0",
         place.schema,

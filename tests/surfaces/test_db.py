@@ -259,8 +259,10 @@ def test_a_quiet_ledger_is_told_of_in_eight_lines() -> None:
         (
             {"erasure_pending": ["pg_statistic"]},
             [
-                "erasure     pg_statistic still holds erased bytes:"
-                " run treering db scrub as a superuser"
+                (
+                    "erasure     pg_statistic still holds erased bytes:"
+                    " run treering db scrub as a superuser"
+                )
             ],
         ),
         (
