@@ -262,7 +262,7 @@ def test_a_quiet_ledger_is_told_of_in_eight_lines() -> None:
                 (
                     "erasure     pg_statistic still holds erased bytes:"
                     " run treering db scrub as a superuser"
-                ),
+                )
             ],
         ),
         (

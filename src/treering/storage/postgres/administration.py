@@ -95,7 +95,7 @@ class Administration:
                 if not schema.is_current(before):
                     roles.renew(connection, address)
                 made = with_roles and roles.make(connection, address)
-            if not schema.is_current(before):
+            if before and not schema.is_current(before):
                 # An upgrade may take something out, and cannot rewrite a table itself.
                 eraser.scrub(connection, bytes_max=eraser.SCRUB_BYTES_MAX)
             return InitReceipt(
