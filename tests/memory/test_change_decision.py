@@ -268,7 +268,7 @@ def test_a_model_disputes_only_what_it_is_sure_of_and_can_read() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "are_both"),
     [
-        ("Helena smokes a pack a day.", "Helena's husband gave up smoking.", True),
+        ("The team uses Slack.", "The design team dropped Slack.", True),
         ("Monthly budget for groceries: 400", "Monthly budget for clothes changed to 120", True),
         ("Helena smokes a pack a day.", "Helena gave up smoking.", False),
         # One attribute of one subject: the rules are certain.
@@ -295,8 +295,8 @@ def test_what_a_rule_mistakes_for_a_change_waits_for_a_decision(
 def test_what_is_told_of_earlier_times_is_not_said_to_end_what_came_later() -> None:
     with treering.open(":memory:", embedder="minilm") as ledger:
         memory = ledger.memory("a/b")
-        later = memory.learn("Helena smokes a pack a day.", valid_from_ms=2_000)
-        earlier = memory.learn("Helena's husband gave up smoking.", valid_from_ms=1_000)
+        later = memory.learn("The team uses Slack.", valid_from_ms=2_000)
+        earlier = memory.learn("The design team dropped Slack.", valid_from_ms=1_000)
         doubts = memory.doubts()
         state = memory.fact(later.fact_id).state
 
