@@ -8,7 +8,7 @@ import pytest
 
 import treering
 from treering.embedders.static import StaticEmbedder
-from treering.errors import Unavailable
+from treering.errors import NotFound, Unavailable
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
 from treering.memory.change_decision import (
@@ -24,6 +24,8 @@ from treering.memory.change_weights import WEIGHTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from treering.derive.fact_rows import FactRow
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +165,53 @@ def test_a_doubtful_change_waits_for_a_decision(ended: bool, state: str) -> None
     assert before == "current"
     assert (settled.id, settled.state) == (first.fact_id, state)
     assert left == []
+
+
+@pytest.mark.usefixtures("doubtful")
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_who_decide_at_once_only_the_first_does(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: bool,  # noqa: FBT001
+) -> None:
+    with treering.open(tmp_path / "a.db") as one, treering.open(tmp_path / "a.db") as two:
+        memory, other = one.memory("a/b"), two.memory("a/b")
+        earlier = memory.learn("Uncle Bob is recovering in hospital.").fact_id
+        fact = memory.learn("Uncle Bob was discharged and is back home.").fact_id
+        named = memory._named
+
+        def overtaken(fact_id: str, states: set[str]) -> FactRow:
+            row = named(fact_id, states)
+            assert other.settle(fact, ended=first).id == earlier
+            return row
+
+        monkeypatch.setattr(memory, "_named", overtaken)
+        with pytest.raises(NotFound, match="nothing to decide"):
+            memory.settle(fact, ended=not first)
+
+        assert memory.doubts() == other.doubts() == []
+        assert memory.fact(earlier).state == ("superseded" if first else "current")
+        assert len(memory.history(earlier)) + len(memory.history(fact)) == 3
+
+
+@pytest.mark.usefixtures("doubtful")
+def test_two_who_decide_the_same_at_once_both_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(tmp_path / "a.db") as one, treering.open(tmp_path / "a.db") as two:
+        memory, other = one.memory("a/b"), two.memory("a/b")
+        earlier = memory.learn("Uncle Bob is recovering in hospital.").fact_id
+        fact = memory.learn("Uncle Bob was discharged and is back home.").fact_id
+        named = memory._named
+
+        def overtaken(fact_id: str, states: set[str]) -> FactRow:
+            row = named(fact_id, states)
+            other.settle(fact, ended=True)
+            return row
+
+        monkeypatch.setattr(memory, "_named", overtaken)
+        assert memory.settle(fact, ended=True).state == "superseded"
+        assert len(memory.history(earlier)) == 2
 
 
 @pytest.mark.usefixtures("doubtful")

@@ -8,7 +8,7 @@ import msgspec
 
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import BOTH_HOLD
-from treering.errors import InvalidInput, NotFound, ReadOnly
+from treering.errors import DuplicateEvent, InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
 from treering.memory.events import fact_change_event, recall_events
@@ -209,21 +209,30 @@ class Memory:
     def settle(self, fact_id: str, *, ended: bool) -> Fact:
         """Decide whether a fact ended the earlier one that it may have ended; return that one.
 
-        If not, both hold. Raise NotFound if there is nothing to decide about the fact.
+        If not, both hold. Raise NotFound if there is nothing to decide about the fact, or if
+        somebody else decides otherwise at the same moment.
         """
         doubt = next((each for each in self.doubts() if each.fact.id == fact_id), None)
         if doubt is None:
-            raise NotFound(
-                f"there is nothing to decide about fact {fact_id}", hint="see treering facts review"
-            )
+            raise _undoubted(fact_id)
         fact, earlier = doubt.fact, doubt.earlier
-        if ended:
-            row = self._named(earlier.id, {"current"})
-            details = {"by": fact.id, "valid_to_ms": fact.valid_from_ms, "signs": list(doubt.signs)}
-            self._change(row, "memory.superseded", reason="reviewed", **details)
-        else:
-            row = self._named(fact.id, {"current"})
-            self._change(row, "memory.restored", reason=BOTH_HOLD)
+        # Two who decide at once give their events the same id, and one event is recorded.
+        changes = len(self.history(fact.id)) + len(self.history(earlier.id))
+        decision = f"settled-{fact.id}-{changes}"
+        try:
+            if ended:
+                row = self._named(earlier.id, {"current"})
+                details = {
+                    "by": fact.id,
+                    "valid_to_ms": fact.valid_from_ms,
+                    "signs": list(doubt.signs),
+                }
+                self._change(row, "memory.superseded", decision, reason="reviewed", **details)
+            else:
+                row = self._named(fact.id, {"current"})
+                self._change(row, "memory.restored", decision, reason=BOTH_HOLD)
+        except DuplicateEvent:
+            raise _undoubted(fact_id) from None
         return self.fact(earlier.id)
 
     # Recalling.
@@ -517,7 +526,9 @@ class Memory:
             )
         return row
 
-    def _change(self, row: FactRow, kind: str, *, reason: str, **details: Any) -> None:
+    def _change(
+        self, row: FactRow, kind: str, event_id: str | None = None, *, reason: str, **details: Any
+    ) -> None:
         scope_memory = self._scope_memory()
         with scope_memory.lock.guard, scope_memory.lock:
             stated = scope_memory.fold.events_at([row.position]).get(row.position)
@@ -526,7 +537,7 @@ class Memory:
         event = fact_change_event(
             self.scope, kind, row.id, session=session, user=user, reason=reason, **details
         )
-        self._recorder.engine.append([event])
+        self._recorder.engine.append([msgspec.structs.replace(event, event_id=event_id)])
 
 
 def _notes(scope_memory: ScopeMemory) -> list[str]:
@@ -539,6 +550,12 @@ def _limit(limit: int) -> int:
     if check_count(limit, "limit") > RECALL_MAX:
         raise InvalidInput(f"a limit of {limit} is too large", hint=f"ask for {RECALL_MAX} at most")
     return limit
+
+
+def _undoubted(fact_id: str) -> NotFound:
+    return NotFound(
+        f"there is nothing to decide about fact {fact_id}", hint="see treering facts review"
+    )
 
 
 def _unknown(fact_id: str, scope: str) -> NotFound:
