@@ -31,6 +31,7 @@ def git(folder: Path, *arguments: str) -> None:
 @pytest.mark.parametrize(
     ("remote", "project"),
     [
+        ("/work/acme/app/.", "acme/app"),
         ("https://github.com/acme/lamp.git", "acme/lamp"),
         ("https://ada:word@git.example.org/acme/lamp", "acme/lamp"),
         ("git@github.com:acme/lamp.git", "acme/lamp"),

@@ -16,6 +16,7 @@ import treering
 from builders import HERE, said
 from children import Child
 from effort import PATIENCE_S
+from postgres_writers import until
 from receivers import Post, free_port, receiver
 from treering.errors import InvalidInput
 from treering.sinks import PrivateWebhookSink, WebhookSink
@@ -109,7 +110,7 @@ def test_a_receiver_that_is_down_broken_and_slow_gets_everything_in_order(tmp_pa
         )
         spine = ledger.spine(sinks=[sink])
         spine.follow(HERE)
-        assert not spine.flush(0.05)
+        until(lambda: spine.status()[0].retried)
         with receiver(port) as hook:
             hook.answer = answer
             assert spine.flush(PATIENCE_S)

@@ -77,7 +77,11 @@ def test_on_a_first_run_it_says_what_there_is_and_makes_nothing(
     assert not cli.database.exists()
 
 
-def test_a_sound_ledger_is_proved_unless_it_has_to_be_quick(cli: CommandLine, home: Path) -> None:
+def test_a_sound_ledger_is_proved_unless_it_has_to_be_quick(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "project" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(home / "project")
     with treering.open(cli.database) as ledger:
         ledger.append([said(), said(scope=ELSEWHERE)])
 

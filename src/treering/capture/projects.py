@@ -83,7 +83,7 @@ def _remote(git: Path) -> str | None:
 
 def _owned(address: str) -> str | None:
     """Return the owner and the name in a remote's URL, or None."""
-    match = _REMOTE.search(address)
+    match = _REMOTE.search(address.rstrip("/."))  # As in a clone of `.`
     return match[1] if match else None
 
 
