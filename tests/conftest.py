@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 STALL_SECONDS: Final = rounds(360)
 """How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
+COLLECTING_SECONDS: Final = 1_200
+"""How long it may take until the first test has ended: all tests are collected before, which is
+minutes of work for a machine that has other things to do."""
 
 TESTS: Final = Path(__file__).parent
 DATABASES: Final = ("file", "memory", "postgres")
@@ -114,9 +117,11 @@ class Watchdog:
         self._moved.set()
 
     def _watch(self) -> None:
-        while self._moved.wait(STALL_SECONDS):
+        seconds = COLLECTING_SECONDS
+        while self._moved.wait(seconds):
             self._moved.clear()
-        print(f"\nno test has ended for {STALL_SECONDS} seconds: the run ends", file=sys.stderr)  # noqa: T201
+            seconds = STALL_SECONDS
+        print(f"\nno test has ended for {seconds} seconds: the run ends", file=sys.stderr)  # noqa: T201
         faulthandler.dump_traceback()
         workers = [child for child in list(children.running) if child.poll() is None]
         for worker in workers:
