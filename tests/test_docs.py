@@ -32,7 +32,7 @@ from treering.model import codec, events, queries, scopes
 from treering.model.envelopes import json_schema
 from treering.model.kinds import KINDS
 from treering.model.scopes import DEFAULT_RETENTION
-from treering.storage.sqlite import commits, database
+from treering.storage.sqlite import database, writer
 from treering.surfaces.cli import options
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def glossary_words() -> list[str]:
         queries.PAGE_ITEMS_MAX,
         queries.PAGE_ITEMS_DEFAULT,
         options.PAGE_ITEMS_MAX,
-        commits.GROUP_EVENTS_MAX,
+        writer.GROUP_EVENTS_MAX,
         erasure.ROUND_EVENTS_MAX,
         database.READERS_MAX,
         int(database.PATIENCE_S),

@@ -293,7 +293,7 @@ def test_a_connection_that_the_pool_gives_amid_an_interrupt_is_not_lost(
     assert counts["pool_size"] == counts["pool_available"] == 1
 
 
-@pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "lease_files.lock_bytes"])
+@pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "leases.lock_bytes"])
 def test_a_timeout_of_the_caller_amid_a_look_at_files_is_not_taken_for_a_fault_of_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: str
 ) -> None:

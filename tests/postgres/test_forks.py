@@ -20,7 +20,7 @@ from threads import in_threads
 from treering.errors import Conflict, NotFound, NotPermitted
 from treering.model.scopes import Scope
 from treering.storage.postgres import cuts, reader, sessions, snapshots
-from treering.storage.postgres.sql import translate
+from treering.storage.postgres.rows import translate
 from treering.storage.projections import LATEST
 
 if TYPE_CHECKING:

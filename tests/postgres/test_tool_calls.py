@@ -14,7 +14,7 @@ from treering.model.scopes import Scope
 from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.postgres import tool_records
-from treering.storage.postgres.sql import translate
+from treering.storage.postgres.rows import translate
 from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
 from treering.surfaces.cli.main import main
 

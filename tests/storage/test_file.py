@@ -371,7 +371,7 @@ def test_a_statement_is_prepared_once_whatever_values_are_bound(path: Path) -> N
 def test_every_hot_query_uses_its_index(path: Path) -> None:
     from treering.model.queries import Query, TimelinePoint
     from treering.model.scopes import Scope
-    from treering.storage.sqlite import indexes, reader, rows, runs, timeline
+    from treering.storage.sqlite import indexes, reader, rows, runs
 
     treering.open(path).close()
     connection = connect(str(path))
@@ -381,10 +381,10 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         return "\n".join(str(row[3]) for row in cursor)
 
     def by_time(query: Query) -> tuple[str, str]:
-        scope, session = timeline.in_scope(1, [2], [2, 3]), timeline.in_session(1, [])
+        scope, session = indexes.times_in_scope(1, [2], [2, 3]), indexes.times_in_session(1, [])
         return (
-            plan(*timeline.statement(query, scope, rows.HEADER, "")),
-            plan(*timeline.statement(query, session, rows.HEADER, "")),
+            plan(*indexes.time_statement(query, scope, rows.HEADER, "")),
+            plan(*indexes.time_statement(query, session, rows.HEADER, "")),
         )
 
     for backwards in (False, True):

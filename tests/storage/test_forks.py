@@ -23,7 +23,7 @@ from treering.storage.sqlite.rows import events
 if TYPE_CHECKING:
     from treering import Event, Ledger
     from treering.model.receipts import Broken
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 OURS: Final = Scope(HERE)
 GOLDEN: Final = Path(__file__).parents[1] / "golden"

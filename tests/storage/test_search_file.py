@@ -15,7 +15,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from concurrency.processes import colleagues
-from treering.storage.sqlite import search_index, search_shards
+from treering.storage.sqlite import search_index
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -60,7 +60,7 @@ def test_the_words_of_what_was_erased_are_in_no_byte_of_the_index(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 5, with words spread over full shards and the one that is being filled."""
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 45)
+    monkeypatch.setattr(search_index, "SHARD_DOCUMENTS_MAX", 45)
     path = tmp_path / "a.db"
     gone, kept = [rare(n) for n in range(60)], [rare(n) for n in range(60, 120)]
     with treering.open(path) as ledger:
@@ -346,7 +346,7 @@ def test_a_shard_that_can_be_filled_is_filled_in_few_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None holds the lock for long; events that are fewer are entered a page at a time."""
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "SHARD_DOCUMENTS_MAX", 50)
     monkeypatch.setattr(search_index, "STEP_EVENTS", 30)
     monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
     steps: list[int] = []
@@ -365,7 +365,7 @@ def test_a_file_is_opened_again_when_a_shard_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searches for a prefix would walk through what filled the shard, in memory, for good."""
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "SHARD_DOCUMENTS_MAX", 50)
     monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
     opened: list[str] = []
     connect = apsw.Connection
@@ -420,7 +420,7 @@ def test_the_index_is_not_asked_again_for_what_it_has_answered(
 
 def test_shards_in_memory_are_filled_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has filled one stays in memory as long as the connection."""
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "SHARD_DOCUMENTS_MAX", 50)
     monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
     steps: list[int] = []
     with treering.open(":memory:") as ledger:
@@ -434,7 +434,7 @@ def test_shards_in_memory_are_filled_a_page_at_a_time(monkeypatch: pytest.Monkey
 def test_shards_are_searched_the_newest_first_and_hold_one_scope_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "SHARD_DOCUMENTS_MAX", 50)
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         events: list[Any] = []

@@ -100,19 +100,6 @@ def naming_faults(address: Address) -> Iterator[None]:
         raise translate(error, address.shown) from error
 
 
-@contextlib.contextmanager
-def streaming(connection: Connection, name: str) -> Iterator[psycopg.ServerCursor[Any]]:
-    """Yield a cursor whose rows stay on the server until they are read; close it in any case."""
-    cursor = connection.cursor(name=name, binary=True)
-    try:
-        yield cursor
-    finally:
-        # A lost server does not answer, and the cursor would stay open.
-        with contextlib.suppress(psycopg.Error):
-            cursor.close()
-        psycopg.Cursor.close(cursor)
-
-
 def connection_arguments(address: Address) -> dict[str, Any]:
     """Return the options of every connection, except those that the address sets."""
     given = conninfo_to_dict(address.conninfo())

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.records import FORGOTTEN, ForkPoint
+from treering.ledger.records import ForkPoint
 from treering.ledger.restoring import without_parent
 from treering.storage.encoding import cut_of, name_key
+from treering.storage.postgres.rows import session_name
 
 if TYPE_CHECKING:
     from treering.ledger.records import SessionRecord
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
-
-
-def session_name(table: str) -> str:
-    """Return SQL for the name of a session, or for its stand-in once the name is forgotten."""
-    start = f"encode(substr({table}.genesis, 1, 8), 'hex')"
-    return f"coalesce({table}.name, '{FORGOTTEN}' || {start})"
 
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"

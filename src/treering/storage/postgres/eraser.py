@@ -44,10 +44,10 @@ from treering.storage.postgres import (
 )
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
-from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
+from treering.storage.postgres.forgetting import forget_name, forget_runs
 from treering.storage.postgres.reader import find_note
+from treering.storage.postgres.rows import fetch, note_erased
 from treering.storage.postgres.schema import HASHING, SAMPLES, SCRUBBED
-from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.errors import InvalidCursor
 from treering.storage.encoding import bounded
-from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
-from treering.storage.postgres.sql import fetch
+from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES, fetch
 
 if TYPE_CHECKING:
     from treering.model.queries import Mark

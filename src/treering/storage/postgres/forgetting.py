@@ -13,7 +13,7 @@ from treering.ledger.records import FORGOTTEN, Share, forgotten_name
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import EXPIRED, name_key
 from treering.storage.postgres.connections import Bytes
-from treering.storage.postgres.cuts import session_name
+from treering.storage.postgres.rows import note_erased, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,16 +115,6 @@ def forget_runs(connection: Connection, scope: Scope, session: int) -> None:
         statement = _RENAME.format(table=table)
         touched += connection.execute(statement, (runs, names, scope, session)).fetchall()
     note_erased(connection, [row[0] for row in touched])
-
-
-def note_erased(connection: Connection, relations: Iterable[str]) -> None:
-    """Note that tables hold bytes of erased rows, until they are rewritten."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO scrubs (relation) VALUES (%s)"
-            " ON CONFLICT (relation) DO UPDATE SET since = clock_timestamp()",
-            sorted({(relation,) for relation in relations}),
-        )
 
 
 def by_genesis(connection: Connection, scope: Scope, starts: Iterable[bytes]) -> dict[bytes, str]:

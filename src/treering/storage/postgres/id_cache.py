@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.storage.encoding import name_key
-from treering.storage.postgres.cuts import find_cut, session_name
+from treering.storage.postgres.cuts import find_cut
+from treering.storage.postgres.rows import session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import ALWAYS, ERASED, EXPIRED, NAMED, PLACEHOLDER, SPILLED, name_key
 from treering.storage.postgres import runs, tool_records
-from treering.storage.postgres.connections import streaming
-from treering.storage.postgres.cuts import session_name
+from treering.storage.postgres.rows import session_name, streaming
 from treering.storage.postgres.schema import differences
 
 if TYPE_CHECKING:

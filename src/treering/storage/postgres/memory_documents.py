@@ -14,7 +14,7 @@ from treering.storage.memory_documents import entries
 from treering.storage.postgres import following
 from treering.storage.postgres.following import next_events, place, unsettled
 from treering.storage.postgres.memory_reader import SHELVED
-from treering.storage.postgres.sql import fetch, planned
+from treering.storage.postgres.rows import fetch, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,9 +11,8 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.postgres import memory_documents, memory_neighbours
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.following import read_mark, write_mark
-from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.memory_reader import MemoryReader
-from treering.storage.postgres.sql import PostgresTable, empty_tables
+from treering.storage.postgres.rows import PostgresTable, empty_tables, note_erased
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

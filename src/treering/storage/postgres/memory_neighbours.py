@@ -15,7 +15,7 @@ from treering.memory.vectors import SCALE_BYTES
 from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
 from treering.storage.postgres import memory_documents
 from treering.storage.postgres.faults import is_passing
-from treering.storage.postgres.sql import fetch, planned
+from treering.storage.postgres.rows import fetch, planned
 
 if TYPE_CHECKING:
     from treering.memory.records import IndexName

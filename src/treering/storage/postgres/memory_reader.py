@@ -9,8 +9,7 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.postgres.following import IN_ORDER, Which, mark_of, settled, unsettled
-from treering.storage.postgres.rows import EVENT
-from treering.storage.postgres.sql import fetch
+from treering.storage.postgres.rows import EVENT, fetch
 from treering.storage.runs import state_after
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from treering.storage.encoding import (
     id_key_range,
     session_tally,
 )
-from treering.storage.postgres import rows, runs, timeline
+from treering.storage.postgres import rows, runs
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.following import AFTER, IN_ORDER, MARK, SETTLED, place
 from treering.storage.postgres.rows import (
@@ -34,8 +34,8 @@ from treering.storage.postgres.rows import (
     RECORD,
     SESSION,
     WIDTH,
+    fetch,
 )
-from treering.storage.postgres.sql import fetch
 from treering.storage.repeats import taken
 from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
@@ -200,7 +200,7 @@ class Reader:
             session = self.cache.session(connection, query.scope, query.session_id)
             if session is None:
                 return []
-        page = timeline.page(connection, query, session, columns)
+        page = page_by_time(connection, query, session, columns)
         if columns is EVENT:
             page = bounded(page, PAYLOAD_BYTES)
         return page[::-1] if query.backwards else page
@@ -643,3 +643,67 @@ def _seq_statement(columns: str, direction: str, kinds: Collection[str] = ()) ->
         " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s"
         f" AND e.flags < {EXPIRED}{which} ORDER BY e.seq {direction} LIMIT %s"
     )
+
+
+# Skips from one kind to the next, however many events each has.
+_KINDS: Final = f"""
+WITH RECURSIVE found AS (
+  (SELECT min(kind) AS kind FROM events WHERE scope = %(scope)s AND flags < {EXPIRED})
+  UNION ALL
+  SELECT (
+    SELECT min(e.kind) FROM events AS e
+    WHERE e.scope = %(scope)s AND e.flags < {EXPIRED} AND e.kind > found.kind
+  )
+  FROM found
+  WHERE found.kind IS NOT NULL
+)
+SELECT kind FROM found WHERE kind IS NOT NULL
+"""
+
+
+def page_by_time(
+    connection: Connection, query: Query, session: int | None, columns: str
+) -> list[Row]:
+    """Return rows of ``query`` in its direction; of one session if that is given."""
+    direction, beyond = ("DESC", "<") if query.backwards else ("ASC", ">")
+    window = ""
+    if query.turn_id is not None:
+        window += " AND e.turn_id = %(turn)s"
+    if query.since_ms is not None:
+        window += " AND e.ts_ms >= %(since)s"
+    if query.until_ms is not None:
+        window += " AND e.ts_ms <= %(until)s"
+    if query.after is not None:
+        window += f" AND (e.ts_ms, e.position) {beyond} (%(ts_ms)s, %(position)s)"
+    values: dict[str, Any] = {
+        "scope": query.scope,
+        "session": session,
+        "kinds": list(query.kinds),
+        "turn": query.turn_id,
+        "since": query.since_ms,
+        "until": query.until_ms,
+        "ts_ms": query.after.ts_ms if query.after else None,
+        "position": query.after.position if query.after else None,
+        "limit": query.limit,
+    }
+    order = f"ORDER BY e.ts_ms {direction}, e.position {direction} LIMIT %(limit)s"
+    if session is not None:
+        among = " AND e.kind = ANY(%(kinds)s::text[])" if query.kinds else ""
+        text = (
+            f"SELECT {columns} FROM events AS e WHERE e.scope = %(scope)s"
+            f" AND e.session = %(session)s AND e.flags < {EXPIRED}{among}{window} {order}"
+        )
+    else:
+        values["kinds"] = values["kinds"] or kinds_of(connection, query.scope)
+        text = (
+            f"SELECT {columns} FROM unnest(%(kinds)s::text[]) AS k (kind) CROSS JOIN LATERAL ("
+            " SELECT * FROM events AS e WHERE e.scope = %(scope)s AND e.kind = k.kind"
+            f" AND e.flags < {EXPIRED}{window} {order}) AS e {order}"
+        )
+    return connection.execute(text, values, binary=True).fetchall()
+
+
+def kinds_of(connection: Connection, scope: Scope) -> list[str]:
+    """Return the kinds of a scope's events."""
+    rows = connection.execute(_KINDS, {"scope": scope}, binary=True).fetchall()
+    return [row[0] for row in rows]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.model.codec import decode
 from treering.storage.encoding import GONE, id_of
 from treering.storage.postgres.connections import Bytes
-from treering.storage.postgres.rows import EVENT
-from treering.storage.postgres.sql import empty_tables, fetch
+from treering.storage.postgres.rows import EVENT, empty_tables, fetch
 from treering.storage.record_keys import (
     COLUMNS,
     KEYED_KINDS,

@@ -1,14 +1,16 @@
-"""Rows of the events table, and the values they hold."""
+"""Rows: results of SQL, the values of the events table, and the tables of projections."""
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
 from uuid_utils import UUID
 
-from treering.ledger.records import Record
+from treering.ledger.records import FORGOTTEN, Record
 from treering.model.codec import decode
 from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
 from treering.storage.encoding import (
@@ -20,12 +22,114 @@ from treering.storage.encoding import (
     name_of,
     payload_of,
 )
+from treering.storage.projections import in_format_style
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
     from treering.storage.sealing import Opener
+
+KEYS: Final = {
+    "tool_calls": "scope, position",
+    "tool_extras": "scope, session, call, seq",
+    "memory_rows": "scope, sort, key",
+    "snapshots": "scope, session, view, seq",
+}
+"""The keys by which rows replace others."""
+_PAIRS: Final = """(
+  SELECT (value ->> 0)::bigint AS a, (value ->> 1)::bigint AS b
+  FROM json_array_elements(:pairs::text::json)
+)"""
+
+
+def session_name(table: str) -> str:
+    """Return SQL for the name of a session, or for its stand-in once the name is forgotten."""
+    start = f"encode(substr({table}.genesis, 1, 8), 'hex')"
+    return f"coalesce({table}.name, '{FORGOTTEN}' || {start})"
+
+
+def fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
+    """Return the rows of a statement."""
+    return connection.execute(statement, values, binary=True).fetchall()
+
+
+def planned(connection: Connection, statement: str, values: Any) -> list[Row]:
+    """Return the rows of a statement that is planned for its values."""
+    # Planned each time: several indexes would do, and a plan made while the table was small may
+    # use any of them for ever.
+    return connection.execute(statement, values, prepare=False, binary=True).fetchall()
+
+
+@contextlib.contextmanager
+def streaming(connection: Connection, name: str) -> Iterator[psycopg.ServerCursor[Any]]:
+    """Yield a cursor whose rows stay on the server until they are read; close it in any case."""
+    cursor = connection.cursor(name=name, binary=True)
+    try:
+        yield cursor
+    finally:
+        # A lost server does not answer, and the cursor would stay open.
+        with contextlib.suppress(psycopg.Error):
+            cursor.close()
+        psycopg.Cursor.close(cursor)
+
+
+class PostgresTable:
+    """Tables on one connection."""
+
+    has_percentiles = True
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, values: Mapping[str, Any]) -> list[Row]:
+        """Return the rows of a statement."""
+        return planned(self._connection, *translate(statement, values))
+
+    def stream(self, statement: str, values: Mapping[str, Any]) -> Iterator[Row]:
+        """Return the rows of a statement that may have many."""
+        with streaming(self._connection, "projection") as cursor:
+            cursor.execute(*translate(statement, values))
+            yield from cursor
+
+    def put(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Insert rows, in place of those with the same key."""
+        names = ", ".join(columns)
+        statement = (
+            f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(columns))})"
+            f" ON CONFLICT ({KEYS[table]}) DO UPDATE"
+            f" SET ({names}) = ({', '.join(f'excluded.{column}' for column in columns)})"
+        )
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement, list(rows))
+
+
+def translate(statement: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a statement of a projection, and its values, as the server takes them."""
+    text = in_format_style(statement, _PAIRS)
+    return text, {
+        name: value.decode() if name == "pairs" else value for name, value in values.items()
+    }
+
+
+def empty_tables(connection: Connection, *tables: str) -> None:
+    """Delete all rows of every scope. Call inside a transaction."""
+    connection.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+    connection.execute("SET LOCAL enable_seqscan = on")
+    for table in tables:
+        connection.execute(f"DELETE FROM {table}")
+
+
+def note_erased(connection: Connection, relations: Iterable[str]) -> None:
+    """Note that tables hold bytes of erased rows, until they are rewritten."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO scrubs (relation) VALUES (%s)"
+            " ON CONFLICT (relation) DO UPDATE SET since = clock_timestamp()",
+            sorted({(relation,) for relation in relations}),
+        )
+
 
 _READ: Final = (
     "position", "session", "seq", "event_id", "event_name", "kind", "source", "origin", "run_id",

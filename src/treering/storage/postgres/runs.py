@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.storage.postgres.cuts import session_name
+from treering.storage.postgres.rows import session_name
 from treering.storage.runs import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:

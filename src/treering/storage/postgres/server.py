@@ -26,7 +26,7 @@ from treering.storage.postgres.connections import (
     prepare,
 )
 from treering.storage.postgres.faults import is_passing, translate
-from treering.storage.postgres.sql import fetch
+from treering.storage.postgres.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

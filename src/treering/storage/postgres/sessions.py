@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import name_key, session_head, session_record
-from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
+from treering.storage.postgres.cuts import CUT, WITH_CUT
 from treering.storage.postgres.reader import LAST, Reader
-from treering.storage.postgres.sql import fetch
+from treering.storage.postgres.rows import fetch, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

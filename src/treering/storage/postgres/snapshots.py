@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from treering.errors import Closed
-from treering.storage.postgres.sql import PostgresTable, empty_tables
+from treering.storage.postgres.rows import PostgresTable, empty_tables
 from treering.storage.projections import keep, latest
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from treering.storage.postgres.integrity import first_problem
 from treering.storage.postgres.leases import Leases
 from treering.storage.postgres.memory_keeper import MemoryKeeper
 from treering.storage.postgres.reader import Reader
+from treering.storage.postgres.rows import fetch
 from treering.storage.postgres.search_index import SearchIndex
 from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.snapshots import Snapshots
-from treering.storage.postgres.sql import fetch
 from treering.storage.postgres.tool_records import ToolSource
 from treering.storage.postgres.writer import Writer
 from treering.storage.sealing import generation_of

@@ -17,8 +17,15 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.postgres import following
 from treering.storage.postgres.following import AFTER, IN_ORDER, place, read_mark, write_mark
-from treering.storage.postgres.rows import HEADER, SEQ, SESSION, headers
-from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
+from treering.storage.postgres.rows import (
+    HEADER,
+    SEQ,
+    SESSION,
+    PostgresTable,
+    empty_tables,
+    fetch,
+    headers,
+)
 from treering.storage.tool_calls import RUN_STATES, read_facts
 from treering.storage.tool_records import PASSED_MAX, ScopePlace, Stretch
 

@@ -28,7 +28,7 @@ from treering.storage.sealing import Opener, check_unsealed, is_sealable, prove,
 from treering.storage.sqlite import indexes, record_keys, rows
 from treering.storage.sqlite.indexes import INDEXED_POSITION
 from treering.storage.sqlite.reader import find_note, stored_header
-from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.rows import fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
     from treering.storage.sqlite.id_cache import IdCache
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 LOOK_AHEAD_MIN: Final = 8
 """Events of one call from which on their ids are looked for together."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
-from treering.storage.sqlite import indexes, record_keys, snapshots, timeline, tool_records
-from treering.storage.sqlite.sql import fetch_one, fetch_value
+from treering.storage.sqlite import indexes, record_keys, snapshots, tool_records
+from treering.storage.sqlite.rows import fetch_one, fetch_value
 
 if TYPE_CHECKING:
     import apsw
@@ -65,7 +65,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     calls = tool_records.touched(connection, positions)
     record_keys.drop(connection, positions)
     if erasure == "expired":
-        timeline.remove(connection, positions)
+        indexes.remove_times(connection, positions)
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = encoding.erasure_flags(erasure)
     connection.executemany(statement, [(flags, position) for position in positions])

@@ -29,8 +29,7 @@ from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.corruption import UNREADABLE
 from treering.storage.encoding import ERASED, EXPIRED, NAMED, PLACEHOLDER, PRIVATE, name_of
-from treering.storage.sqlite.rows import RECORD, WITH_CONTENT
-from treering.storage.sqlite.sql import fetch_all
+from treering.storage.sqlite.rows import RECORD, WITH_CONTENT, fetch_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Unread
     from treering.storage.sqlite.reader import Reader
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 PAGE: Final = 1_000
 """Positions that are read at once."""

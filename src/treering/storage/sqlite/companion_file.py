@@ -26,14 +26,14 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
-from treering.storage.sqlite.sql import fetch_all, fetch_value, is_sound
+from treering.storage.sqlite.rows import fetch_all, fetch_value, is_sound
 from treering.storage.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 CACHE_KIB: Final = 16_384
 _FACTS: Final = """

@@ -25,7 +25,7 @@ from treering.storage.sqlite.forgetting import (
     name_by_genesis,
 )
 from treering.storage.sqlite.indexes import position_at, positions_in
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.rows import fetch_all, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.model.codec import encode
 from treering.storage.sqlite.reader import find_note
-from treering.storage.sqlite.sql import fetch_all
+from treering.storage.sqlite.rows import fetch_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from treering.errors import Conflict, NotFound
 from treering.ledger.records import ForkPoint
 from treering.storage.repeats import taken
 from treering.storage.sqlite.indexes import position_at
-from treering.storage.sqlite.sql import fetch_all, fetch_one, session_name
+from treering.storage.sqlite.rows import fetch_all, fetch_one, session_name
 
 if TYPE_CHECKING:
     import apsw
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.id_cache import IdCache
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
 """What ``encoding.cut_of`` takes."""

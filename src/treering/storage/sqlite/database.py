@@ -34,7 +34,7 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
-from treering.storage.sqlite.sql import fetch_value, is_sound
+from treering.storage.sqlite.rows import fetch_value, is_sound
 from treering.storage.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:

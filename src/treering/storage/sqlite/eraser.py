@@ -22,12 +22,12 @@ from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.erasure_records import cover_of
 from treering.storage.runs import RUN_OPEN
-from treering.storage.sqlite import forgetting, indexes, timeline
+from treering.storage.sqlite import forgetting, indexes
 from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank, hide_ids
 from treering.storage.sqlite.erasure_events import erasure_events
 from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.reader import LAST
-from treering.storage.sqlite.sql import (
+from treering.storage.sqlite.rows import (
     PENDING,
     fetch_all,
     fetch_one,
@@ -188,10 +188,10 @@ class Eraser:
         kept_imported: set[int] = set()
         with self._writer.database.reading() as connection, connection:
             scope = _scope(connection, selection.scope)
-            imported = timeline.sessions_with(connection, scope, _kind(connection, IMPORTED))
+            imported = indexes.sessions_with(connection, scope, _kind(connection, IMPORTED))
             for name, cutoff in (selection.cutoffs or {}).items():
                 kind = _kind(connection, name)
-                for session, count, is_open in timeline.older(connection, scope, kind, cutoff):
+                for session, count, is_open in indexes.older(connection, scope, kind, cutoff):
                     if is_open:
                         kept_open.add(session)
                     elif session in imported and name in selection.kept_if_imported:

@@ -10,7 +10,7 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import GONE
 from treering.storage.sqlite.companion_file import Unsound
 from treering.storage.sqlite.indexes import INDEXED_POSITION
-from treering.storage.sqlite.sql import fetch_all, fetch_value, name_id
+from treering.storage.sqlite.rows import fetch_all, fetch_value, name_id
 
 if TYPE_CHECKING:
     import apsw

@@ -20,12 +20,7 @@ import apsw
 
 from treering.errors import Busy, LedgerMoved, check_from_system
 from treering.locks import Lock
-from treering.storage.sqlite.lease_files import (
-    IS_SUPPORTED,
-    PAUSE_S,
-    is_locked_elsewhere,
-    lock_bytes,
-)
+from treering.storage.sqlite.leases import IS_SUPPORTED, PAUSE_S, is_locked_elsewhere, lock_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

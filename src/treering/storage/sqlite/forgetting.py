@@ -16,7 +16,7 @@ from treering.storage.encoding import EXPIRED, name_key
 from treering.storage.sqlite.blanking import NAMES, note_erased
 from treering.storage.sqlite.indexes import positions_in
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, name_id, session_name
+from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value, name_id, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ from treering.ledger.chain import SALT_BYTES, genesis, with_session
 from treering.ledger.records import forgotten_name
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import indexes
-from treering.storage.sqlite.sql import (
+from treering.storage.sqlite.rows import (
     fetch_all,
     fetch_one,
     fetch_value,

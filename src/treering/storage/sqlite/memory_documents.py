@@ -10,7 +10,7 @@ from treering.memory.records import Document, DocumentColumns, IndexState
 from treering.model.codec import encode
 from treering.model.queries import FollowStep
 from treering.storage.memory_documents import STEP_EVENTS, entries
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

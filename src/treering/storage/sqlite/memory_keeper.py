@@ -24,7 +24,7 @@ from treering.storage.sqlite.memory_file import MemoryFile
 from treering.storage.sqlite.memory_neighbours import Neighbours
 from treering.storage.sqlite.memory_reader import MemoryReader, position_of
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, name_id
+from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value, name_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

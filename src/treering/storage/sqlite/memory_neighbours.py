@@ -22,7 +22,7 @@ from treering.model.codec import encode
 from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
 from treering.storage.sqlite import memory_documents
 from treering.storage.sqlite.opening import create_private
-from treering.storage.sqlite.sql import fetch_all
+from treering.storage.sqlite.rows import fetch_all
 
 if TYPE_CHECKING:
     import apsw

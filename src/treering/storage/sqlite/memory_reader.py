@@ -11,8 +11,15 @@ from treering.storage.encoding import GONE, bounded, name_key
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.runs import state_after
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.rows import EVENT, PAYLOAD_BYTES, POSITION, WITH_CONTENT
-from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names
+from treering.storage.sqlite.rows import (
+    EVENT,
+    PAYLOAD_BYTES,
+    POSITION,
+    WITH_CONTENT,
+    fetch_all,
+    fetch_value,
+    key_of_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 LOOKED_AT_MAX: Final = 20_000
 """Positions of all scopes that one step looks at: those of other kinds are passed over quickly."""

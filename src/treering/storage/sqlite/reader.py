@@ -20,7 +20,7 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import ERASED, EXPIRED, bounded, name_key, session_tally
 from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
-from treering.storage.sqlite import indexes, rows, runs, timeline
+from treering.storage.sqlite import indexes, rows, runs
 from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
 from treering.storage.sqlite.indexes import (
     IDS_AT_ONCE,
@@ -32,8 +32,13 @@ from treering.storage.sqlite.indexes import (
     session_rows,
     session_statements,
 )
-from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, SEQ, WITH_CONTENT
-from treering.storage.sqlite.sql import (
+from treering.storage.sqlite.rows import (
+    EVENT,
+    HEADER,
+    PAYLOAD_BYTES,
+    RECORD,
+    SEQ,
+    WITH_CONTENT,
     fetch_all,
     fetch_one,
     fetch_value,
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 LAST: Final = 2**62
 """After every seq and position."""
@@ -242,14 +247,14 @@ class Reader:
                 return []
             if query.session_id is not None:
                 session = find_session(connection, scope, scope_key, query.session_id)
-                places = timeline.in_session(session, kinds)
+                places = indexes.times_in_session(session, kinds)
             else:
-                entered = kinds or timeline.kinds_of(connection, scope)
-                places = timeline.in_scope(scope, kinds, entered)
+                entered = kinds or indexes.kinds_of(connection, scope)
+                places = indexes.times_in_scope(scope, kinds, entered)
             turn = None if query.turn_id is None else _name(connection, query.turn_id)
             if turn == 0:
                 return []
-            text, bindings = timeline.statement(query, places, columns, joins, turn=turn)
+            text, bindings = indexes.time_statement(query, places, columns, joins, turn=turn)
             selected = fetch_all(connection, text, bindings)
         if joins:
             selected = bounded(selected, PAYLOAD_BYTES)

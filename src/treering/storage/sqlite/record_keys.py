@@ -20,8 +20,14 @@ from treering.storage.record_keys import (
     stored_keys,
 )
 from treering.storage.sqlite.reader import find_scope, find_session
-from treering.storage.sqlite.rows import EVENT, WITH_CONTENT
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, name_id
+from treering.storage.sqlite.rows import (
+    EVENT,
+    WITH_CONTENT,
+    fetch_all,
+    fetch_one,
+    fetch_value,
+    name_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 INSERT: Final = "INSERT OR IGNORE INTO record_keys VALUES (?, ?, ?, ?, ?)"
 _OF_KEY: Final = "k.scope = ? AND k.name = ? AND k.part = ? AND k.key = ?"

@@ -1,4 +1,4 @@
-"""Rows of the events table, and the values they hold.
+"""Rows: results of SQL, and the values that the events table holds.
 
 Flags never grow a row: bit 8 is always set, so the number always takes one byte.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import apsw
 from uuid_utils import UUID
 
-from treering.ledger.records import Record
+from treering.errors import Corrupt
+from treering.ledger.records import FORGOTTEN, Record
 from treering.model.codec import decode
 from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
 from treering.storage.encoding import (
@@ -20,6 +22,7 @@ from treering.storage.encoding import (
     NAMED,
     PRIVATE,
     erasure_of,
+    name_key,
     name_of,
     payload_of,
 )
@@ -29,7 +32,58 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from treering.storage.sealing import Opener
-    from treering.storage.sqlite.sql import Row
+
+Row: TypeAlias = tuple[Any, ...]
+PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
+"""Whether something that was erased is still in the files."""
+
+
+def session_name(table: str) -> str:
+    """Return SQL for the name of a session, or what it is called since that was forgotten."""
+    return f"coalesce({table}.name, '{FORGOTTEN}' || lower(hex(substr({table}.genesis, 1, 8))))"
+
+
+def fetch_all(connection: apsw.Connection, statement: str, bindings: Any = ()) -> list[Row]:
+    """Return every row."""
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
+    return rows
+
+
+def fetch_one(connection: apsw.Connection, statement: str, bindings: Any = ()) -> Row | None:
+    """Return the first row, or None."""
+    row: Any = connection.execute(statement, bindings).fetchone()
+    return row  # type: ignore[no-any-return]
+
+
+def fetch_value(connection: apsw.Connection, statement: str, bindings: Any = ()) -> Any:
+    """Return the first column of the first row, or None."""
+    row: Any = connection.execute(statement, bindings).fetchone()
+    return None if row is None else row[0]
+
+
+def is_sound(connection: apsw.Connection) -> bool:
+    """Whether SQLite finds every page where it belongs."""
+    try:
+        return bool(fetch_value(connection, "PRAGMA integrity_check(1)") == "ok")
+    except (apsw.Error, UnicodeDecodeError):
+        return False
+
+
+def key_of_names(connection: apsw.Connection) -> bytes:
+    """Return the key of the hashes that names are found by. Raise Corrupt if it is gone."""
+    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    if not isinstance(key, bytes):
+        raise Corrupt(
+            "the ledger is damaged: the key by which names are found is gone",
+            hint="keep a copy, then restore from an export or a backup",
+        )
+    return key
+
+
+def name_id(connection: apsw.Connection, text: str) -> int:
+    """Return the id of a name, 0 if there is none."""
+    key = name_key(key_of_names(connection), text)
+    return fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,)) or 0
 
 
 COLUMNS: Final = (

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from treering.model.events import REDACTED
 from treering.storage.runs import OPEN_RUNS_MAX, RUN_OPEN
 from treering.storage.sqlite.indexes import position_at
-from treering.storage.sqlite.sql import fetch_all, session_name
+from treering.storage.sqlite.rows import fetch_all, session_name
 
 if TYPE_CHECKING:
     import apsw
 
     from treering.model.scopes import Scope
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 
 # From the few open runs, by their index, to what is recorded about them.
 OPEN: Final = f"""

@@ -9,7 +9,7 @@ from treering.storage.encoding import cut_of, name_key, session_head, session_re
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
 from treering.storage.sqlite.reader import LAST, find_scope, find_session
-from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
+from treering.storage.sqlite.rows import fetch_all, fetch_value, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,13 +15,12 @@ from treering.model.scopes import Scope
 from treering.storage.notifier import Notifier
 from treering.storage.sealing import generation_of
 from treering.storage.sqlite import indexes, runs
-from treering.storage.sqlite.commits import GroupCommit
 from treering.storage.sqlite.id_cache import SEALED_MARK, IdCache, sealed_scopes
 from treering.storage.sqlite.leases import Leases
 from treering.storage.sqlite.reader import Reader, find_scope
+from treering.storage.sqlite.rows import PENDING, fetch_all, fetch_value
 from treering.storage.sqlite.sessions import SessionReader
-from treering.storage.sqlite.sql import PENDING, fetch_all, fetch_value
-from treering.storage.sqlite.writer import Writer
+from treering.storage.sqlite.writer import GroupCommit, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     )
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
 else:
     receipts = LazyModule("treering.model.receipts")
     chain_scan = LazyModule("treering.storage.sqlite.chain_scan")

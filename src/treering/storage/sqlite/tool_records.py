@@ -17,8 +17,7 @@ from treering.storage.encoding import GONE
 from treering.storage.projections import SqliteTable, pairs_value
 from treering.storage.sqlite.indexes import position_at
 from treering.storage.sqlite.reader import find_scope, find_session
-from treering.storage.sqlite.rows import HEADER, SEQ, SESSION
-from treering.storage.sqlite.sql import fetch_all, fetch_value, name_id
+from treering.storage.sqlite.rows import HEADER, SEQ, SESSION, fetch_all, fetch_value, name_id
 from treering.storage.tool_calls import RUN_STATES, read_facts
 from treering.storage.tool_records import ScopePlace, Stretch
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from treering.model.views import RunState
     from treering.storage.projections import Pairs
     from treering.storage.sqlite.batch import Batch
-    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.rows import Row
     from treering.storage.sqlite.writer import Writer
     from treering.storage.tool_calls import Facts, Group
 

@@ -8,7 +8,7 @@ CREATE TABLE search_documents (
   number bigint NOT NULL,          -- counts the documents of a scope
   ts_ms bigint NOT NULL,
   scope text COLLATE "C" NOT NULL,
-  words tsvector NOT NULL,         -- see storage/postgres/search_queries.py
+  words tsvector NOT NULL,         -- see storage/postgres/search_index.py
   grams tsvector NOT NULL,         -- apart, so that words are read without them
   PRIMARY KEY (scope, session, seq)
 ) PARTITION BY HASH (scope, session);

@@ -68,7 +68,7 @@ CREATE UNIQUE INDEX events_by_seq ON events (session, seq);
 CREATE UNIQUE INDEX events_by_id ON events (scope, event_id);
 
 -- The orders of time. The newest events are not in them yet: they are entered many at a time, so
--- that one append touches no page of theirs, and read by position until then (see timeline.py).
+-- that one append touches no page of theirs, and read by position until then (see indexes.py).
 CREATE TABLE times_by_session (
   session INTEGER NOT NULL,
   ts_ms INTEGER NOT NULL,
