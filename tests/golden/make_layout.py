@@ -15,7 +15,7 @@ from postgres_places import Place
 from postgres_server import Server
 from treering.storage.postgres import schema
 from treering.storage.postgres.address import parse_address
-from treering.storage.postgres.connections import connect
+from treering.storage.postgres.server import connect
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from postgres_writers import open_ledger, race_for_fork, store_of
 from threads import in_threads
 from treering.errors import Conflict, NotFound, NotPermitted
 from treering.model.scopes import Scope
-from treering.storage.postgres import cuts, reader, sessions, snapshots
+from treering.storage.postgres import reader, sessions, snapshots
 from treering.storage.postgres.rows import translate
 from treering.storage.projections import LATEST
 
@@ -325,14 +325,14 @@ QUESTIONS: Final[dict[str, tuple[str, Any, tuple[str, ...]]]] = {
         ("heads_pkey", "events_0*_pkey", "sessions_pkey", "forks_pkey"),
     ),
     "forks": (sessions.FORKS, (HERE, 4), ("forks_by_parent",)),
-    "cut": (cuts.CUT_OF, (HERE, 5), ("sessions_pkey", "forks_pkey")),
+    "cut": (sessions.CUT_OF, (HERE, 5), ("sessions_pkey", "forks_pkey")),
     "parent by name": (
-        cuts.PARENT_BY_NAME,
+        sessions.PARENT_BY_NAME,
         {"scope": HERE, "key": b"x", "seq": 3},
         ("sessions_scope_key_key", "events_0*_pkey"),
     ),
     "parent by genesis": (
-        cuts.PARENT_BY_GENESIS,
+        sessions.PARENT_BY_GENESIS,
         {"scope": HERE, "genesis": b"x", "seq": 3},
         ("sessions_by_genesis", "events_0*_pkey"),
     ),

@@ -14,7 +14,7 @@ from postgres_server import Server
 from surfaces.command_line import CommandLine
 from treering.storage.postgres import schema
 from treering.storage.postgres.address import parse_address
-from treering.storage.postgres.connections import connect
+from treering.storage.postgres.server import connect
 
 if TYPE_CHECKING:
     from pathlib import Path

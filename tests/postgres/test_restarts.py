@@ -43,7 +43,7 @@ from postgres_writers import (
 from threads import in_threads
 from treering.app import administer
 from treering.errors import OutcomeUnknown, ReadOnly, StorageError
-from treering.storage.postgres import announcements, connections
+from treering.storage.postgres import announcements
 from treering.storage.postgres import server as server_module
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ def test_a_fork_that_was_committed_but_not_answered_is_made_once(
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon where somebody keeps a session locked."""
-    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -565,11 +565,11 @@ def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
         server, pauses = store_of(reader)._server, Pauses()
         connect, made = server.connect, []
 
-        def counting() -> connections.Connection:
+        def counting() -> server_module.Connection:
             made.append(pauses.lasted[-1:])
             return connect()
 
-        monkeypatch.setattr(server, "connect", counting)
+        monkeypatch.setattr(server_module, "connect", counting)
         store_of(reader)._listener._over = pauses
         texts = [header.summary for header in reader.follow(HERE, idle_s=0.1)]
         until(pauses.is_set)

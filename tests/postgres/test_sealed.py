@@ -16,7 +16,7 @@ from treering.errors import Busy, Corrupt
 from treering.ledger import erasure
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.postgres import batch as batch_module
-from treering.storage.postgres import connections
+from treering.storage.postgres import server
 from treering.storage.postgres import writer as writer_module
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def append_while_sealing(ledger: Ledger, scope: str) -> None:
 def test_keys_are_destroyed_although_somebody_holds_a_lock_of_his_own(
     place: Place, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(server, "LOCK_PATIENCE", "300ms")
     ledger.keys.create(HERE)
     ledger.append([said("secret")])
     with place.connect() as somebody:
@@ -229,7 +229,7 @@ def test_keys_are_destroyed_although_somebody_holds_a_lock_of_his_own(
 def test_no_key_is_destroyed_while_somebody_is_sealing_under_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, others: list[str]
 ) -> None:
-    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(server, "LOCK_PATIENCE", "300ms")
     with open_ledger(place.url) as ledger, open_ledger(place.url) as other:
         ledger.keys.create(HERE)
         ledger.append([said("before")])
@@ -253,7 +253,7 @@ def test_no_key_is_destroyed_while_somebody_is_sealing_under_it(
 def test_whoever_writes_to_another_scope_keeps_no_key_from_being_destroyed(
     place: Place, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(server, "LOCK_PATIENCE", "300ms")
     with open_ledger(place.url) as other:
         for scope in (HERE, ELSEWHERE):
             other.keys.create(scope)

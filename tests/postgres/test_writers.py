@@ -44,7 +44,7 @@ from postgres_writers import (
 from threads import in_threads
 from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly, StorageError
 from treering.model.scopes import parse_scope
-from treering.storage.postgres import connections, faults
+from treering.storage.postgres import faults
 from treering.storage.postgres import id_cache as known_module
 from treering.storage.postgres import server as server_module
 from treering.storage.postgres.reader import RECORDS_PAGE
@@ -78,9 +78,9 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
     url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[str] = []
-    execute = connections.Connection.execute
+    execute = server_module.Connection.execute
 
-    def noted(self: connections.Connection, query: Any, *args: Any, **kwargs: Any) -> Any:
+    def noted(self: server_module.Connection, query: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is threading.main_thread():  # Announcements have their own.
             statements.append(str(query))
         return execute(self, query, *args, **kwargs)
@@ -90,7 +90,7 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
         ledger.append([said("b", run_id="r1")])
         other.append([said("c", run_id="r1")])
         other.append([said("aside", run_id="r2")])
-        monkeypatch.setattr(connections.Connection, "execute", noted)
+        monkeypatch.setattr(server_module.Connection, "execute", noted)
         overtaken = ledger.append([said("d", run_id="r1")])[0]
         first, again = len(statements), ledger.append([said("e", run_id="r2")])[0]
         monkeypatch.undo()
@@ -559,7 +559,7 @@ def test_a_call_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:
 def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
     with open_ledger(url) as ledger:
         ledger.append([said("before")])
         with held_open(ledger, said("in the way")):
@@ -592,7 +592,7 @@ class Promotion:
         self.left = looks
         enter = server_module.Server._enter
 
-        def entering(server: server_module.Server, connection: connections.Connection) -> None:
+        def entering(server: server_module.Server, connection: server_module.Connection) -> None:
             enter(server, connection)
             if self.left > 0:
                 self.left -= 1

@@ -19,8 +19,7 @@ import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
 from treering.errors import StorageError
 from treering.ledger.verification import verify
-from treering.storage.sqlite.chain_scan import Positions, Scan, join, scan
-from treering.storage.sqlite.scan_processes import ScanJob, scan_all
+from treering.storage.sqlite.chain_scan import Positions, Scan, ScanJob, join, scan, scan_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 SIZE = 10
 """Positions of a stretch: each session lies in several."""
-MODULE = "treering.storage.sqlite.scan_processes"
+MODULE = "treering.storage.sqlite.chain_scan"
 
 
 @pytest.fixture

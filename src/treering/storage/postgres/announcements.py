@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.storage.notifier import Notifier
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 GAP_S: Final = 0.02
 """The shortest time between two announcements."""

@@ -25,10 +25,9 @@ from treering.storage.encoding import (
     id_key,
 )
 from treering.storage.erasure_records import check_same_key, claim_of
-from treering.storage.postgres.connections import Bytes
-from treering.storage.postgres.cuts import copied_parent
-from treering.storage.postgres.eraser import blank
-from treering.storage.postgres.forgetting import by_genesis, forget_name, forget_runs
+from treering.storage.postgres.eraser import blank, by_genesis, forget_name, forget_runs
+from treering.storage.postgres.server import Bytes
+from treering.storage.postgres.sessions import copied_parent
 from treering.storage.record_keys import KEYED_KINDS
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Record, SessionRecord
     from treering.storage.postgres.batch import Batch, BatchSession
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.cuts import Parent
+    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.sessions import Parent
     from treering.storage.postgres.writer import Writer
 
 _LINKS: Final = """

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.model.scopes import Scope
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 
 class Cursors:

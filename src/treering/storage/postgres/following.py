@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
+    from treering.storage.postgres.server import Connection
 
 STEP_EVENTS: Final = 500
 """Events that are entered in one transaction."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.storage.encoding import name_key
-from treering.storage.postgres.cuts import find_cut
 from treering.storage.postgres.rows import session_name
+from treering.storage.postgres.sessions import find_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.ledger.records import ForkPoint
     from treering.model.scopes import Scope
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.cuts import Parent
+    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.sessions import Parent
 
 REMEMBERED_MAX: Final = 50_000
 """Entries of each table; a full one is emptied."""

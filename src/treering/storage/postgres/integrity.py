@@ -17,7 +17,7 @@ from treering.storage.postgres.schema import differences
 if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.postgres.address import Address
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
     from treering.storage.sealing import Opener
 
 _HOMELESS: Final = """

@@ -34,8 +34,7 @@ from treering.storage.leases import (
 from treering.storage.postgres.faults import is_passing, translate
 
 if TYPE_CHECKING:
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 
 BEAT_S: Final = 1.0

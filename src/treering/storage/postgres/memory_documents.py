@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
+    from treering.storage.postgres.server import Connection
 
 LOCK_NAME: Final = "\0memory"
 """Not a session's name: sessions cannot have it."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
 
 DERIVED: Final = (
     "SELECT * FROM memory_rows",

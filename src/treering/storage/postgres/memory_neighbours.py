@@ -20,8 +20,8 @@ from treering.storage.postgres.rows import fetch, planned
 if TYPE_CHECKING:
     from treering.memory.records import IndexName
     from treering.model.scopes import Scope
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
+    from treering.storage.postgres.server import Connection
 
 EXTENSION: Final = "vector"
 DIMENSIONS_MAX: Final = 4_000

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.reader import Reader
+    from treering.storage.postgres.server import Connection
 
 _FOLDED, _TOLD = (", ".join(f"'{kind}'" for kind in kinds) for kinds in (FOLDED_KINDS, MEMORIES))
 _OF_MEMORY: Final = f"e.flags & {GONE} = 0 AND e.kind IN ({_FOLDED})"

@@ -22,7 +22,6 @@ from treering.storage.encoding import (
     session_tally,
 )
 from treering.storage.postgres import rows, runs
-from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.following import AFTER, IN_ORDER, MARK, SETTLED, place
 from treering.storage.postgres.rows import (
     BLOB,
@@ -36,6 +35,7 @@ from treering.storage.postgres.rows import (
     WIDTH,
     fetch,
 )
+from treering.storage.postgres.server import Bytes
 from treering.storage.repeats import taken
 from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 LAST: Final = 2**62
 """After every seq and position."""

@@ -17,7 +17,7 @@ from treering.storage.postgres.schema import HASHING, SCRUBBED, lock
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
 
 WALLED: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
     from treering.storage.sealing import Opener
 
 KEYS: Final = {

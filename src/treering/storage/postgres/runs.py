@@ -9,7 +9,7 @@ from treering.storage.runs import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
 
 # Asked first at every opening: planning the joins with all partitions of events takes milliseconds.
 _ANY_OPEN: Final = "SELECT 1 FROM runs WHERE state = 0 LIMIT 1"

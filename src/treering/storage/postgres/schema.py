@@ -22,7 +22,7 @@ from treering.errors import Corrupt, NotFound, SchemaTooNew, SchemaTooOld, Unsup
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
-    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Connection
 
 
 SERVER_VERSION_MIN: Final = 15

@@ -25,9 +25,9 @@ from treering.model.searches import SearchCandidate, SearchCandidates, best_shar
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.postgres import following
-from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.following import Which, mark_of, next_events, place, unsettled
 from treering.storage.postgres.rows import EVENT, HEADER, empty_tables, fetch, note_erased
+from treering.storage.postgres.server import enter_scope
 from treering.storage.runs import FAILED_STATES
 from treering.storage.search_marks import (
     CANDIDATES_MAX,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.model.search_queries import Narrowing, SearchQuery, Term
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
+    from treering.storage.postgres.server import Connection
 
 LAYOUT: Final = 4
 """Raised when other words of an event are entered: older entries lack some of them."""

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.model.scopes import Scope
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 LOCK_NAME: Final = "\0snapshots"
 """Not a session's name: sessions cannot have it."""

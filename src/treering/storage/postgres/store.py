@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.model.queries import Mark
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 _SEALED: Final = """
 SELECT substr(salt, 1, 5), count(*)

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import RunState
     from treering.storage.encoding import Row
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
     from treering.storage.projections import Pairs
     from treering.storage.tool_calls import Facts, Group
 

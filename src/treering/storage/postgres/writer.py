@@ -14,9 +14,9 @@ from treering.model.events import SCHEMA_VERSION
 from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
-from treering.storage.postgres.connections import enter_scope
-from treering.storage.postgres.cuts import find_parent, no_such_seq
 from treering.storage.postgres.id_cache import RunCount, open_scope
+from treering.storage.postgres.server import enter_scope
+from treering.storage.postgres.sessions import find_parent, no_such_seq
 from treering.storage.record_keys import KEYED_KINDS, named_keys
 from treering.storage.repeats import taken
 from treering.storage.runs import RUN_ENDED, RUN_KINDS, RUN_OPEN, check_run, state_after
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft
     from treering.model.events import Header
-    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import CachedSession, IdCache
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 _APPEND: Final = """
 SELECT * FROM append_event(

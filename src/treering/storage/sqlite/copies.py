@@ -16,9 +16,8 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.erasure_records import check_same_key, claim_of
 from treering.storage.record_keys import KEYED_KINDS
-from treering.storage.sqlite.blanking import blank
-from treering.storage.sqlite.cuts import find_cut
-from treering.storage.sqlite.forgetting import (
+from treering.storage.sqlite.eraser import (
+    blank,
     by_genesis,
     forget_name,
     forget_names,
@@ -26,6 +25,7 @@ from treering.storage.sqlite.forgetting import (
 )
 from treering.storage.sqlite.indexes import position_at, positions_in
 from treering.storage.sqlite.rows import fetch_all, fetch_value
+from treering.storage.sqlite.sessions import find_cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

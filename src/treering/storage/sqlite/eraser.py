@@ -1,11 +1,17 @@
-"""Choosing events to erase, vouching for them, and removing their bytes from log and indexes.
+"""Erasure: select events, vouch for them, blank them, and remove their bytes from log and indexes.
 
-Indexes that held hashes of it are built again. Afterwards the write-ahead log is folded into the
-file and cut to nothing.
+Content is set to NULL in place, and rows never move: under ``secure_delete`` SQLite writes zeros
+over what was there, but a row that moved would leave a copy of itself. Entries of an index do move,
+whenever a page is split. So an index that held a hash of what is gone is built again. Afterwards
+the write-ahead log is folded into the file and cut to nothing.
+
+A forgotten name is set to NULL, too, and its key is replaced: that of a session by the key of its
+new name, any other by random bytes. So a name that is used again starts afresh.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -14,36 +20,39 @@ import apsw
 import msgspec
 
 from treering.errors import Busy
-from treering.ledger.records import Erased, Erasure, SessionErasure
+from treering.ledger.records import Erased, Erasure, SessionErasure, Share, forgotten_name
 from treering.model.codec import encode
-from treering.model.kinds import ERASURE_KINDS, IMPORTED
+from treering.model.kinds import ERASURE_KINDS, IMPORTED, KINDS, SOURCES
 from treering.model.scopes import Scope
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
+from treering.storage.encoding import EXPIRED, name_key
 from treering.storage.erasure_records import cover_of
 from treering.storage.runs import RUN_OPEN
-from treering.storage.sqlite import forgetting, indexes
-from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank, hide_ids
-from treering.storage.sqlite.erasure_events import erasure_events
+from treering.storage.sqlite import indexes, record_keys, snapshots, tool_records
+from treering.storage.sqlite.companion_file import erasure_events
 from treering.storage.sqlite.faults import damaged, translate
-from treering.storage.sqlite.reader import LAST
+from treering.storage.sqlite.indexes import positions_in
+from treering.storage.sqlite.reader import LAST, find_scope
 from treering.storage.sqlite.rows import (
     PENDING,
     fetch_all,
     fetch_one,
     fetch_value,
     key_of_names,
+    name_id,
     session_name,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from treering.ledger.records import Draft, Selection, Share
+    from treering.ledger.records import Draft, Selection
     from treering.model.receipts import Physical
     from treering.model.scopes import Retention
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.writer import Writer
 
     Finish = Callable[[], tuple[Physical, int | None]]
@@ -175,7 +184,7 @@ class Eraser:
                 blobs_shared=shared,
                 more=len(rows) >= limit,
                 projections={name: before[name] - after[name] for name in before},
-                named=forgetting.forget_name(batch, self._writer.ids, named) if named else 0,
+                named=forget_name(batch, self._writer.ids, named) if named else 0,
             )
 
         self._writer.transact(work, None)
@@ -208,11 +217,11 @@ class Eraser:
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
         with self._database.reading() as connection:
-            return forgetting.shares(connection, scope, users)
+            return shares(connection, scope, users)
 
     def forget_names(self) -> int:
         """Forget the names that nothing refers to any more; return how many."""
-        return forgetting.forget_names(self._writer)
+        return forget_names(self._writer)
 
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
@@ -435,3 +444,252 @@ def _kind(connection: apsw.Connection, name: str) -> int:
         )
         or 0
     )
+
+
+_REDACT: Final = f"""
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?
+WHERE position = ?
+"""
+# The run stays, so that the states of runs can be derived again from the events.
+_EXPIRE: Final = f"""
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?,
+    event_name = NULL, source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0,
+    user = NULL, ts_ms = 0, recorded_ms = 0, content_digest = x''
+WHERE position = ?
+"""
+_BLANK_CONTENT: Final = """
+UPDATE contents
+SET salt = NULL, payload = NULL, blob = NULL
+WHERE position = ?
+"""
+
+
+LOG: Final = 1
+"""The log may hold bytes of what was erased."""
+IDS: Final = 2
+"""The index by id may, too: it holds hashes of ids."""
+INDEXES: Final = {
+    4: ("sessions_by_key", "names_by_key"),
+    8: ("blobs_by_key",),
+}
+"""So may these indexes: hashes of names, and of large payloads."""
+NAMES, BLOBS = INDEXES
+
+
+def note_erased(connection: apsw.Connection, indexes: int = 0) -> None:
+    """Note where bytes of what was erased may be left: in the log, and in ``indexes``."""
+    connection.execute(
+        "UPDATE ledger SET value = value | ? WHERE name = 'erasure_pending'", (LOG | indexes,)
+    )
+
+
+def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, int]:
+    """Erase the content of events; return how many blobs went, and how many others still hold."""
+    connection = batch.connection
+    blobs = _blobs_of(connection, positions)
+    calls = tool_records.touched(connection, positions)
+    record_keys.drop(connection, positions)
+    if erasure == "expired":
+        indexes.remove_times(connection, positions)
+    statement = _EXPIRE if erasure == "expired" else _REDACT
+    flags = encoding.erasure_flags(erasure)
+    connection.executemany(statement, [(flags, position) for position in positions])
+    if erasure == "expired":
+        hide_ids(batch, positions)
+    connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
+    tool_records.fold_again(connection, calls)
+    snapshots.drop(connection, positions)
+    note_erased(connection, BLOBS if blobs else 0)
+    batch.dirty = True
+    return _erase_blobs(connection, blobs)
+
+
+def hide_ids(batch: Batch, positions: list[int]) -> None:
+    """Replace the ids of expired events, so that nobody can confirm a guess."""
+    connection = batch.connection
+    hidden = 0
+    for position in positions:
+        row = fetch_one(
+            connection,
+            "SELECT e.event_id, e.flags, s.name, s.id"
+            " FROM events AS e JOIN scopes AS s ON s.id = e.scope WHERE e.position = ?",
+            (position,),
+        )
+        if row is not None and encoding.is_guessable(*row[:2]):
+            event_id, _, name, scope = row
+            hidden_key = batch.hidden_key(name, event_id)
+            connection.execute(
+                "UPDATE events SET event_id = ?, flags = flags | ? WHERE position = ?",
+                (hidden_key, encoding.NAMED, position),
+            )
+            indexes.change_id(connection, position, scope, event_id, hidden_key)
+            hidden += 1
+    if hidden:
+        batch.drop_tail_ids()
+    note_erased(connection, IDS if hidden else 0)
+
+
+def _blobs_of(connection: apsw.Connection, positions: list[int]) -> set[int]:
+    blobs = (
+        fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", (position,))
+        for position in positions
+    )
+    return {blob for blob in blobs if blob is not None}
+
+
+def _erase_blobs(connection: apsw.Connection, blobs: set[int]) -> tuple[int, int]:
+    erased = shared = 0
+    for blob in sorted(blobs):
+        if fetch_value(connection, "SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (blob,)):
+            shared += 1
+        else:
+            connection.execute("UPDATE blobs SET key = NULL, body = NULL WHERE id = ?", (blob,))
+            erased += 1
+    return erased, shared
+
+
+SAID: Final = ("conversation.user", "inbox.received")
+"""Kinds that say what a user said."""
+KEY_BYTES: Final = 16
+
+_COUNT: Final = """
+INSERT INTO ledger (name, value)
+VALUES ('forgettings', 1)
+ON CONFLICT (name) DO UPDATE SET value = value + 1
+"""
+_SHARES: Final = f"""
+SELECT
+  {session_name("s")},
+  sum(e.user IN ({{users}})),
+  sum(e.user IN ({{users}}) AND e.kind IN ({{said}})),
+  sum(e.user NOT IN ({{users}}) OR (e.user IS NULL AND e.kind IN ({{said}})))
+FROM (
+  {positions_in("IN (SELECT id FROM sessions WHERE scope = ?1)")}
+) AS place
+CROSS JOIN events AS e ON e.position = place.position
+JOIN sessions AS s ON s.id = e.session
+WHERE e.flags < {EXPIRED}
+GROUP BY e.session
+HAVING sum(e.user IN ({{users}})) > 0
+"""
+# Expired events keep the names of runs, in sessions without a forgotten user.
+_USED: Final = f"""
+SELECT kind FROM events WHERE position > :after
+UNION SELECT source FROM events WHERE position > :after
+UNION SELECT origin FROM events WHERE position > :after
+UNION SELECT turn FROM events WHERE position > :after
+UNION SELECT agent FROM events WHERE position > :after
+UNION SELECT user FROM events WHERE position > :after
+UNION SELECT run FROM events WHERE position > :after
+  AND (flags < {EXPIRED} OR session NOT IN (SELECT session FROM events WHERE kind = :forgotten))
+"""
+_UNUSED: Final = f"""
+SELECT id, name
+FROM names
+WHERE name IS NOT NULL AND id NOT IN (SELECT kind FROM ({_USED}) WHERE kind IS NOT NULL)
+"""
+
+
+_FORGETTABLE: Final = f"""
+SELECT s.genesis, scopes.key
+FROM sessions AS s
+JOIN scopes ON scopes.id = s.scope
+WHERE s.id = ?1 AND s.name IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1
+    FROM ({positions_in("= ?1")}) AS place
+    CROSS JOIN events AS e ON e.position = place.position
+    WHERE e.flags < {EXPIRED} AND e.kind NOT IN ({{vouching}})
+  )
+"""
+
+
+def shares(connection: apsw.Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+    """Return the sessions that have events about ``users``, and how many."""
+    numbers = _ids(connection, users)
+    scope_id = find_scope(connection, scope)[0]
+    if not numbers or not scope_id:
+        return {}
+    statement = _SHARES.format(users=numbers, said=_ids(connection, SAID) or "0")
+    return {
+        name: Share(events=events, said=said, others=others or 0)
+        for name, events, said, others in fetch_all(connection, statement, (scope_id,))
+    }
+
+
+def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:
+    return ", ".join(str(number) for name in names if (number := name_id(connection, name)))
+
+
+def forget_name(batch: Batch, ids: IdCache, session: int) -> int:
+    """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
+    connection = batch.connection
+    vouching = ", ".join(str(ids.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
+    row = fetch_one(connection, _FORGETTABLE.format(vouching=vouching), (session,))
+    if row is None:
+        return 0
+    genesis, scope_key = row
+    connection.execute(
+        "UPDATE sessions SET name = NULL, salt = NULL, key = ? WHERE id = ?",
+        (name_key(scope_key, forgotten_name(genesis)), session),
+    )
+    note_forgetting(batch, ids)
+    return 1
+
+
+def note_forgetting(batch: Batch, ids: IdCache) -> None:
+    """Have every process read names again before it writes, and bytes removed."""
+    batch.connection.execute(_COUNT)
+    note_erased(batch.connection, NAMES)
+    batch.dirty = True
+    ids.drop_names()
+
+
+def forget_names(writer: Writer) -> int:
+    """Forget all names that nothing refers to any more; return how many.
+
+    They are found beforehand, so that no writer waits while all events are read.
+    """
+    with writer.database.reading() as connection, connection:
+        newest: int = fetch_value(connection, "SELECT max(position) FROM events") or 0
+        forgotten = name_id(connection, "ledger.forgotten")
+        rows = fetch_all(connection, _UNUSED, {"after": 0, "forgotten": forgotten})
+    unused = {number for number, name in rows if name not in KINDS and name not in SOURCES}
+    if not unused:
+        return 0
+
+    def work(batch: Batch, _: None) -> None:
+        used = fetch_all(batch.connection, _USED, {"after": newest, "forgotten": forgotten})
+        unused.difference_update(number for (number,) in used)
+        batch.connection.executemany(
+            "UPDATE names SET name = NULL, key = ? WHERE id = ?",
+            [(os.urandom(KEY_BYTES), number) for number in sorted(unused)],
+        )
+        note_forgetting(batch, writer.ids)
+
+    writer.transact(work, None)
+    return len(unused)
+
+
+def by_genesis(connection: apsw.Connection, scope: int, genesis: bytes) -> int:
+    """Return the session that starts with ``genesis``, whatever it is called; 0 if none does."""
+    return (
+        fetch_value(
+            connection,
+            "SELECT id FROM sessions WHERE genesis = ? AND scope = ?",
+            (genesis, scope),
+        )
+        or 0
+    )
+
+
+def name_by_genesis(connection: apsw.Connection, scope: int, genesis: bytes) -> str | None:
+    """Return what the session is called here that starts with ``genesis``; None if none does."""
+    name: str | None = fetch_value(
+        connection,
+        f"SELECT {session_name('s')} FROM sessions AS s WHERE s.genesis = ? AND s.scope = ?",
+        (genesis, scope),
+    )
+    return name

@@ -19,7 +19,7 @@ from treering.model.queries import FollowStep
 from treering.storage import memory_rows
 from treering.storage.projections import SqliteTable
 from treering.storage.sqlite import memory_documents
-from treering.storage.sqlite.erasure_events import unseen_erasures
+from treering.storage.sqlite.companion_file import unseen_erasures
 from treering.storage.sqlite.memory_file import MemoryFile
 from treering.storage.sqlite.memory_neighbours import Neighbours
 from treering.storage.sqlite.memory_reader import MemoryReader, position_of

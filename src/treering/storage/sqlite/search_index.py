@@ -34,8 +34,7 @@ from treering.storage.search_marks import (
     marks_of,
     time_marks,
 )
-from treering.storage.sqlite.companion_file import CompanionFile
-from treering.storage.sqlite.erasure_events import unseen_erasures
+from treering.storage.sqlite.companion_file import CompanionFile, unseen_erasures
 from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:

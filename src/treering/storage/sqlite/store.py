@@ -38,13 +38,12 @@ if TYPE_CHECKING:
         chain_scan,
         copies,
         cursors,
-        cuts,
         eraser,
         integrity,
         memory_keeper,
         record_keys,
-        scan_processes,
         search_index,
+        sessions,
         snapshots,
         tool_records,
     )
@@ -56,12 +55,12 @@ else:
     chain_scan = LazyModule("treering.storage.sqlite.chain_scan")
     copies = LazyModule("treering.storage.sqlite.copies")
     cursors = LazyModule("treering.storage.sqlite.cursors")
-    cuts = LazyModule("treering.storage.sqlite.cuts")
+    sessions = LazyModule("treering.storage.sqlite.sessions")
     eraser = LazyModule("treering.storage.sqlite.eraser")
     integrity = LazyModule("treering.storage.sqlite.integrity")
     memory_keeper = LazyModule("treering.storage.sqlite.memory_keeper")
     record_keys = LazyModule("treering.storage.sqlite.record_keys")
-    scan_processes = LazyModule("treering.storage.sqlite.scan_processes")
+    chain_scan = LazyModule("treering.storage.sqlite.chain_scan")
     search_index = LazyModule("treering.storage.sqlite.search_index")
     snapshots = LazyModule("treering.storage.sqlite.snapshots")
     tool_records = LazyModule("treering.storage.sqlite.tool_records")
@@ -181,7 +180,7 @@ class SqliteStore:
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
         """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``."""
-        open_fork = cuts.open_fork
+        open_fork = sessions.open_fork
 
         def work(batch: Batch, _: None) -> Header:
             return open_fork(batch, self._writer.ids, draft, parent=parent, seq=seq)
@@ -229,10 +228,10 @@ class SqliteStore:
     ) -> dict[bytes, ProvedChain]:
         """Return by genesis chains of a scope, or of all, that surely hold as far as they say."""
         whole, path = self._scanned(scope), Path(self._database.path)
-        job = scan_processes.ScanJob(str(path.absolute()), str(self.vault.folder().absolute()))
-        helpers = scan_processes.helper_count(whole.until) if self._database.is_shared else 0
+        job = chain_scan.ScanJob(str(path.absolute()), str(self.vault.folder().absolute()))
+        helpers = chain_scan.helper_count(whole.until) if self._database.is_shared else 0
         try:
-            scans = scan_processes.scan_all(self.reader, whole, progress, job=job, helpers=helpers)
+            scans = chain_scan.scan_all(self.reader, whole, progress, job=job, helpers=helpers)
         except Corrupt:
             return {}  # Which session it is shows when each is read by itself.
         with self._database.reading() as connection:
