@@ -116,7 +116,7 @@ def test_opening_a_ledger_loads_only_what_records_and_reads() -> None:
         "treering.storage.sqlite.copies",
         "treering.storage.sqlite.eraser",
         "treering.storage.sqlite.integrity",
-        "treering.storage.sqlite.memory_keeper",
+        "treering.storage.sqlite.memory",
         "treering.storage.sqlite.search_index",
         "treering.storage.sqlite.tool_records",
     }

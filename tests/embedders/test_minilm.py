@@ -38,7 +38,7 @@ def test_without_its_packages_it_says_how_to_install_them() -> None:
     assert answer.stdout.decode().strip() == "Disabled pip install 'treering[memory]'"
 
 
-LOAD = "from treering.storage.sqlite.memory_neighbours import _load_runtime_of_models as load"
+LOAD = "from treering.storage.sqlite.memory import _load_runtime_of_models as load"
 
 
 @pytest.mark.parametrize("before", ["", f"{LOAD}; load()"])
@@ -57,7 +57,7 @@ def test_its_runtime_leaves_no_trace_of_the_machine_and_reports_to_nobody(
 
 def test_the_index_of_neighbours_and_the_model_get_along_in_one_process() -> None:
     asked = (
-        "from treering.storage.sqlite.memory_neighbours import _load_runtime_of_models\n"
+        "from treering.storage.sqlite.memory import _load_runtime_of_models\n"
         "_load_runtime_of_models()\n"
         "import usearch.index\n"
         "from treering.embedders.minilm import MiniLMEmbedder\n"

@@ -10,7 +10,7 @@ import treering
 from builders import HERE, said
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
-from treering.storage.postgres import following, memory_reader
+from treering.storage.postgres import following, memory_documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,10 +119,10 @@ def test_a_ledger_that_may_only_be_read_keeps_nothing(place: Place) -> None:
 @pytest.mark.parametrize(
     ("index", "statement"),
     [
-        ("events_remembered", memory_reader.REMEMBERED.statement("")),
-        ("events_remembered", memory_reader.SHELVED["memories"].statement("")),
-        ("events_followed", memory_reader.SHELVED["events"].statement("")),
-        ("events_by_position", memory_reader.AT_POSITIONS),
+        ("events_remembered", memory_documents.REMEMBERED.statement("")),
+        ("events_remembered", memory_documents.SHELVED["memories"].statement("")),
+        ("events_followed", memory_documents.SHELVED["events"].statement("")),
+        ("events_by_position", memory_documents.AT_POSITIONS),
     ],
 )
 def test_a_plan_that_was_made_early_goes_by_the_index_that_is_meant(

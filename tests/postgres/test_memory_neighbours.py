@@ -17,7 +17,7 @@ from postgres_server import SUPERUSER
 from treering.memory.records import IndexEntry
 from treering.memory.vectors import SCALE_BYTES, pack, unpack
 from treering.model.scopes import Scope
-from treering.storage.postgres import memory_neighbours
+from treering.storage.postgres import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,8 @@ def database(server: Server) -> tuple[str, str]:
 @pytest.fixture
 def near(server: Server, database: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
     """Return a ledger that has neighbours of a few documents, all built at once."""
-    monkeypatch.setattr(memory_neighbours, "HNSW_DOCUMENTS", 100)
-    monkeypatch.setattr(memory_neighbours, "BUILD_S", 60.0)
+    monkeypatch.setattr(memory, "HNSW_DOCUMENTS", 100)
+    monkeypatch.setattr(memory, "BUILD_S", 60.0)
     place = Place(server, database=database[0], owner=database[1])
     place.administration.init(partitions=2)
     return place
@@ -292,7 +292,7 @@ def test_an_index_that_a_crash_has_emptied_is_built_anew(near: Place) -> None:
 def test_an_index_is_built_a_little_with_each_question_and_by_one_at_a_time(
     near: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_neighbours, "BUILD_S", 0.0)
+    monkeypatch.setattr(memory, "BUILD_S", 0.0)
     asked = pack(VECTORS[[0]])
     with treering.open(near.url) as ledger:
         tell(ledger, range(120))
@@ -316,7 +316,7 @@ def test_where_the_extension_is_not_to_be_had_there_is_no_index(
     place = near
     match why:
         case "not on the server":
-            monkeypatch.setattr(memory_neighbours, "EXTENSION", "nonesuch")
+            monkeypatch.setattr(memory, "EXTENSION", "nonesuch")
         case "not in the database":
             bare = f"d_{secrets.token_hex(4)}"
             near.server.create_database(bare, owner=near.owner)

@@ -18,7 +18,7 @@ from builders import DAY, HERE, NOON, said
 from concurrency.processes import colleagues
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
-from treering.storage.sqlite import memory_reader
+from treering.storage.sqlite import memory_documents
 from treering.storage.sqlite.indexes import LAG_EVENTS_MAX
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_what_was_dropped_and_then_erased_is_in_no_byte_either(tmp_path: Path) -
 def test_an_erasure_while_the_file_is_in_use_stays_pending_and_is_made_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treering.storage.sqlite.memory_keeper.FOLD_PATIENCE_MS", 50)
+    monkeypatch.setattr("treering.storage.sqlite.memory.FOLD_PATIENCE_MS", 50)
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("quokka", event_id="e1"), said("numbat", event_id="e2")])
@@ -253,7 +253,7 @@ def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(
 def test_the_memory_passes_over_events_of_other_kinds_and_misses_none_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_reader, "LOOKED_AT_MAX", 10)
+    monkeypatch.setattr(memory_documents, "LOOKED_AT_MAX", 10)
     talk = [said(f"wombat {n}") for n in range(LAG_EVENTS_MAX)]
     with treering.open(tmp_path / "a.db") as ledger:
         ledger.append(talk)  # In the indexes.
@@ -323,7 +323,7 @@ def test_a_ledger_that_may_only_be_read_and_has_no_such_file_is_remembered_in_me
 def test_many_events_of_other_kinds_are_passed_over_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treering.storage.sqlite.memory_reader.LOOKED_AT_MAX", 10)
+    monkeypatch.setattr("treering.storage.sqlite.memory_documents.LOOKED_AT_MAX", 10)
     with treering.open(tmp_path / "a.db") as ledger:
         ledger.append([*(said("x") for _ in range(25)), said("fact", kind="memory.stored")])
         store, mark = ledger._store, tuple[int, ...]()

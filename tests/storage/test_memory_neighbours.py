@@ -13,7 +13,7 @@ from builders import HERE, said
 from treering.memory.records import IndexEntry
 from treering.memory.vectors import pack, unpack
 from treering.model.scopes import Scope
-from treering.storage.sqlite import memory_neighbours
+from treering.storage.sqlite import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +68,8 @@ def nearest(
 @pytest.fixture
 def small_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an index of neighbours for a few documents, built at once."""
-    monkeypatch.setattr(memory_neighbours, "HNSW_DOCUMENTS", 100)
-    monkeypatch.setattr(memory_neighbours, "BUILD_S", 60.0)
+    monkeypatch.setattr(memory, "HNSW_DOCUMENTS", 100)
+    monkeypatch.setattr(memory, "BUILD_S", 60.0)
 
 
 @pytest.mark.usefixtures("small_neighbours")
@@ -156,10 +156,10 @@ def test_an_index_of_neighbours_that_is_damaged_is_built_anew(tmp_path: Path, da
 def test_an_index_of_neighbours_is_built_a_little_with_each_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_neighbours, "HNSW_DOCUMENTS", 100)
-    monkeypatch.setattr(memory_neighbours, "BATCH_DOCUMENTS", 50)
-    monkeypatch.setattr(memory_neighbours, "SAVED_EVERY", 1)
-    monkeypatch.setattr(memory_neighbours, "BUILD_S", 0.0)
+    monkeypatch.setattr(memory, "HNSW_DOCUMENTS", 100)
+    monkeypatch.setattr(memory, "BATCH_DOCUMENTS", 50)
+    monkeypatch.setattr(memory, "SAVED_EVERY", 1)
+    monkeypatch.setattr(memory, "BUILD_S", 0.0)
     path, asked = tmp_path / "a.db", pack(vectors_of(900)[[30]])
     with treering.open(path, durability="normal") as ledger:
         ledger.append([said(f"{number}") for number in range(120)])

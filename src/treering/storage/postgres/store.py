@@ -14,7 +14,7 @@ from treering.storage import forks
 from treering.storage.encoding import EXPIRED
 from treering.storage.notifier import Notifier
 from treering.storage.postgres import (
-    memory_keeper,
+    memory,
     record_keys,
     runs,
     search_index,
@@ -23,12 +23,11 @@ from treering.storage.postgres import (
 )
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
-from treering.storage.postgres.cursors import Cursors
 from treering.storage.postgres.eraser import Eraser
 from treering.storage.postgres.id_cache import IdCache
 from treering.storage.postgres.integrity import first_problem
 from treering.storage.postgres.leases import Leases
-from treering.storage.postgres.memory_keeper import MemoryKeeper
+from treering.storage.postgres.memory import MemoryKeeper
 from treering.storage.postgres.reader import Reader
 from treering.storage.postgres.rows import fetch
 from treering.storage.postgres.search_index import SearchIndex
@@ -96,7 +95,7 @@ class PostgresStore:
             Projection(
                 "search", self.words.rows, partial(self._change, search_index.empty), self.words.lag
             ),
-            self._projection("memory", memory_keeper.DERIVED, memory_keeper.empty, self.memory.lag),
+            self._projection("memory", memory.DERIVED, memory.empty, self.memory.lag),
         )
         server.on_loss = cache.forget
         forks.register(self)
@@ -291,3 +290,41 @@ class Seals:
 
         self._server.write(work, scope)
         self._cache.forget()
+
+
+class Cursors:
+    """Keeps the cursors of followers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def find(self, scope: Scope, follower: str) -> str | None:
+        """Return the stored cursor of a follower; None if it has none."""
+        return self.find_all(scope, [follower]).get(follower)
+
+    def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
+        """Return the stored cursors of those of ``followers`` that have one."""
+        statement = "SELECT follower, cursor FROM cursors WHERE scope = %s AND follower = ANY(%s)"
+        return dict(self._server.fetch(statement, (scope, list(followers)), scope))
+
+    def all(self, scope: Scope) -> dict[str, str]:
+        """Return the stored cursor of each follower."""
+        statement = "SELECT follower, cursor FROM cursors WHERE scope = %s"
+        return dict(self._server.fetch(statement, (scope,), scope))
+
+    def set(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Store the cursor of a follower durably."""
+        self.set_all(scope, {follower: cursor})
+
+    def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Store the cursors of several followers durably, in one commit."""
+
+        def work(connection: Connection) -> None:
+            connection.execute(
+                "INSERT INTO cursors (scope, follower, cursor)"
+                " SELECT %s, * FROM unnest(%s::text[], %s::text[])"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                (scope, list(cursors), list(cursors.values())),
+            )
+
+        self._server.write(work, scope)

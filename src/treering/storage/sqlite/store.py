@@ -11,15 +11,16 @@ from treering.errors import Corrupt
 from treering.lazy import LazyModule
 from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import Projection
+from treering.model.codec import encode
 from treering.model.scopes import Scope
 from treering.storage.notifier import Notifier
 from treering.storage.sealing import generation_of
 from treering.storage.sqlite import indexes, runs
 from treering.storage.sqlite.id_cache import SEALED_MARK, IdCache, sealed_scopes
 from treering.storage.sqlite.leases import Leases
-from treering.storage.sqlite.reader import Reader, find_scope
+from treering.storage.sqlite.reader import Reader, find_note, find_scope
 from treering.storage.sqlite.rows import PENDING, fetch_all, fetch_value
-from treering.storage.sqlite.sessions import SessionReader
+from treering.storage.sqlite.sessions import SessionReader, open_fork
 from treering.storage.sqlite.writer import GroupCommit, Writer
 
 if TYPE_CHECKING:
@@ -37,13 +38,11 @@ if TYPE_CHECKING:
     from treering.storage.sqlite import (
         chain_scan,
         copies,
-        cursors,
         eraser,
         integrity,
-        memory_keeper,
+        memory,
         record_keys,
         search_index,
-        sessions,
         snapshots,
         tool_records,
     )
@@ -54,13 +53,10 @@ else:
     receipts = LazyModule("treering.model.receipts")
     chain_scan = LazyModule("treering.storage.sqlite.chain_scan")
     copies = LazyModule("treering.storage.sqlite.copies")
-    cursors = LazyModule("treering.storage.sqlite.cursors")
-    sessions = LazyModule("treering.storage.sqlite.sessions")
     eraser = LazyModule("treering.storage.sqlite.eraser")
     integrity = LazyModule("treering.storage.sqlite.integrity")
-    memory_keeper = LazyModule("treering.storage.sqlite.memory_keeper")
+    memory = LazyModule("treering.storage.sqlite.memory")
     record_keys = LazyModule("treering.storage.sqlite.record_keys")
-    chain_scan = LazyModule("treering.storage.sqlite.chain_scan")
     search_index = LazyModule("treering.storage.sqlite.search_index")
     snapshots = LazyModule("treering.storage.sqlite.snapshots")
     tool_records = LazyModule("treering.storage.sqlite.tool_records")
@@ -137,14 +133,14 @@ class SqliteStore:
         return partial(snapshots.Snapshots, self._writer)
 
     @_LazyPart
-    def cursors(self) -> Callable[[], cursors.Cursors]:
+    def cursors(self) -> Callable[[], Cursors]:
         """Return how to make the part that keeps cursors."""
-        return partial(cursors.Cursors, self._writer)
+        return partial(Cursors, self._writer)
 
     @_LazyPart
-    def memory(self) -> Callable[[], memory_keeper.MemoryKeeper]:
+    def memory(self) -> Callable[[], memory.MemoryKeeper]:
         """Return how to make the part that stores what the memory derives."""
-        return partial(memory_keeper.MemoryKeeper, self.reader)
+        return partial(memory.MemoryKeeper, self.reader)
 
     @_LazyPart
     def words(self) -> Callable[[], search_index.SearchIndex]:
@@ -180,7 +176,6 @@ class SqliteStore:
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
         """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``."""
-        open_fork = sessions.open_fork
 
         def work(batch: Batch, _: None) -> Header:
             return open_fork(batch, self._writer.ids, draft, parent=parent, seq=seq)
@@ -355,3 +350,56 @@ class Seals:
     def await_writers(self, scope: Scope) -> None:  # noqa: ARG002  (all writers take turns)
         """Return when all that was being written to the scope is recorded, or given up."""
         self._writer.transact(lambda _, __: None, None)
+
+
+class Cursors:
+    """Keeps the cursors of followers."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._database = writer.database
+
+    def find(self, scope: Scope, follower: str) -> str | None:
+        """Return the cursor of a follower; None if it has none."""
+        with self._database.reading() as connection:
+            return find_note(connection, scope, follower)
+
+    def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
+        """Return the cursors of those of ``followers`` that have one."""
+        with self._database.reading() as connection:
+            rows = fetch_all(
+                connection,
+                "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+                " WHERE scopes.name = ? AND follower IN (SELECT value FROM json_each(?))",
+                (scope, encode(list(followers))),
+            )
+        return dict(rows)
+
+    def all(self, scope: Scope) -> dict[str, str]:
+        """Return the cursors of all followers."""
+        with self._database.reading() as connection:
+            rows = fetch_all(
+                connection,
+                "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+                " WHERE scopes.name = ?",
+                (scope,),
+            )
+        return dict(rows)
+
+    def set(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Store the cursor of a follower durably."""
+        self.set_all(scope, {follower: cursor})
+
+    def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Store the cursors of several followers durably, in one commit."""
+
+        def work(batch: Batch, _: None) -> None:
+            number = self._writer.ids.scope(batch.connection, scope, create=True)[0]
+            batch.connection.executemany(
+                "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, ?)"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                [(number, follower, cursor) for follower, cursor in cursors.items()],
+            )
+            batch.dirty = True
+
+        self._writer.transact(work, None)
