@@ -15,7 +15,7 @@ from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.postgres import tool_records
 from treering.storage.postgres.rows import translate
-from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
+from treering.storage.tool_table import ResolvedToolQuery, page_statement, resolve
 from treering.surfaces.cli.main import main
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from treering.storage.projections import in_sqlite
 from treering.storage.sqlite import tool_records
 from treering.storage.sqlite.opening import connect
 from treering.storage.tool_calls import number
-from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
+from treering.storage.tool_table import ResolvedToolQuery, page_statement, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

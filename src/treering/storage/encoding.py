@@ -1,4 +1,4 @@
-"""How the parts of an event are stored, the same in every database."""
+"""How the parts of an event are stored, and read or reported as corrupt, in every database."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 from uuid_utils import UUID
 
+from treering.errors import Corrupt
 from treering.lazy import lazy_pattern
 from treering.ledger.records import ForkPoint, SessionHead, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
@@ -20,7 +21,7 @@ from treering.model.events import REDACTED
 from treering.model.queries import SessionTally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from treering.ledger.records import Erasure
 
@@ -275,3 +276,26 @@ def upcast(kind: str, payload: Any, version: int, steps: Mapping[int, Step] = ST
         payload = steps[version](kind, payload)
         version += 1
     return payload
+
+
+UNREADABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+"""What comes up when stored values are not of the sort that they were written as."""
+
+
+@contextlib.contextmanager
+def corrupt_on_error(ledger: str) -> Iterator[None]:
+    """Raise Corrupt, with the name of the ledger, where a stored value makes no sense."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise Corrupt(
+            f"{ledger} is damaged: an event cannot be read ({error})",
+            hint="keep a copy, then run treering verify and restore from an export or a backup",
+        ) from error

@@ -16,9 +16,9 @@ from treering.errors import Busy
 from treering.lazy import LazyModule
 from treering.model.queries import FollowStep
 from treering.storage import tool_table
-from treering.storage.corruption import corrupt_on_error
+from treering.storage.encoding import corrupt_on_error
 from treering.storage.tool_calls import call_of, groups_of, record_places
-from treering.storage.tool_queries import resolve
+from treering.storage.tool_table import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.storage.private_tools import PrivateTable
     from treering.storage.projections import Pairs, ProjectionTable
     from treering.storage.tool_calls import Facts
-    from treering.storage.tool_queries import ResolvedToolQuery
+    from treering.storage.tool_table import ResolvedToolQuery
 else:
     private_tools = LazyModule("treering.storage.private_tools")  # It brings SQLite with it.
 

@@ -32,12 +32,12 @@ from treering.ledger.records import (
 )
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.model.scopes import Scope
-from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
     ERASED,
     EXPIRED,
     NAMED,
     SPILLED,
+    corrupt_on_error,
     erasure_flags,
     hidden_key,
     id_key,

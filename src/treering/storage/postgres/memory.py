@@ -15,9 +15,8 @@ import psycopg
 from treering.memory.records import INDEX_NAMES, SavedFold
 from treering.memory.vectors import SCALE_BYTES
 from treering.model.queries import FollowStep
-from treering.storage import memory_rows
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
+from treering.storage.encoding import corrupt_on_error
+from treering.storage.memory import BUILD_S, HNSW_DOCUMENTS, read_rows, write_rows
 from treering.storage.postgres import memory_documents
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.faults import is_passing
@@ -80,7 +79,7 @@ class MemoryKeeper(MemoryReader):
 
         def look(connection: Connection) -> SavedFold:
             mark = read_mark(connection, _MARKS, scope)
-            return SavedFold(mark, memory_rows.read(PostgresTable(connection), scope))
+            return SavedFold(mark, read_rows(PostgresTable(connection), scope))
 
         return self._server.read_state(look, scope)
 
@@ -96,7 +95,7 @@ class MemoryKeeper(MemoryReader):
                 memory_documents.lock(connection, self._cache, scope)
                 if read_mark(connection, _MARKS, scope) != since:
                     return False
-                memory_rows.write(PostgresTable(connection), scope, rows, replace=replace)
+                write_rows(PostgresTable(connection), scope, rows, replace=replace)
                 if until:
                     write_mark(connection, _MARKS, scope, until)
                 return True

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import REMEMBERED_KINDS, Document, DocumentColumns, IndexState
 from treering.model.queries import FollowedEvents, FollowStep
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import GONE
-from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES, entries
+from treering.storage.encoding import GONE, corrupt_on_error
+from treering.storage.memory import FOLDED_KINDS, MEMORIES, entries
 from treering.storage.postgres import following
 from treering.storage.postgres.following import (
     IN_ORDER,

@@ -9,13 +9,13 @@ from uuid import UUID
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.queries import FollowedEvents, Mark
-from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
     ERASED,
     EXPIRED,
     NAMED,
     are_guessable,
     bounded,
+    corrupt_on_error,
     either_key,
     id_key,
     id_key_range,

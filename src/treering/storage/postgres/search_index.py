@@ -22,8 +22,7 @@ from treering.model.queries import FollowStep, Mark
 from treering.model.scopes import Scope
 from treering.model.search_words import grams_of
 from treering.model.searches import SearchCandidate, SearchCandidates, best_shares
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.encoding import EXPIRED, GONE, corrupt_on_error
 from treering.storage.postgres import following
 from treering.storage.postgres.following import Which, mark_of, next_events, place, unsettled
 from treering.storage.postgres.rows import EVENT, HEADER, empty_tables, fetch, note_erased

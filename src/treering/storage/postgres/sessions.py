@@ -9,8 +9,13 @@ import msgspec
 from treering.errors import NotFound
 from treering.ledger.records import ForkPoint
 from treering.ledger.restoring import without_parent
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import cut_of, name_key, session_head, session_record
+from treering.storage.encoding import (
+    corrupt_on_error,
+    cut_of,
+    name_key,
+    session_head,
+    session_record,
+)
 from treering.storage.postgres.reader import LAST, Reader
 from treering.storage.postgres.rows import fetch, session_name
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from treering.derive.tool_facts import TOOL_KINDS
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.encoding import EXPIRED, GONE, corrupt_on_error
 from treering.storage.postgres import following
 from treering.storage.postgres.following import AFTER, IN_ORDER, place, read_mark, write_mark
 from treering.storage.postgres.rows import (

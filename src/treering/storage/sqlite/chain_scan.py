@@ -38,8 +38,15 @@ from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import ProvedChain
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.corruption import UNREADABLE
-from treering.storage.encoding import ERASED, EXPIRED, NAMED, PLACEHOLDER, PRIVATE, name_of
+from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
+    NAMED,
+    PLACEHOLDER,
+    PRIVATE,
+    UNREADABLE,
+    name_of,
+)
 from treering.storage.keys import KeyFolder
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.opening import shares_live_log

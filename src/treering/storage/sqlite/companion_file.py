@@ -17,8 +17,7 @@ import msgspec
 from treering.errors import Busy, LedgerMoved
 from treering.locks import Lock
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.corruption import UNREADABLE
-from treering.storage.encoding import GONE
+from treering.storage.encoding import GONE, UNREADABLE
 from treering.storage.sqlite.database import MEMORY, PATIENCE_S
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.file_guard import FileGuard

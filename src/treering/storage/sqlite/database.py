@@ -21,7 +21,7 @@ from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, Outcom
 from treering.locks import PATIENCE_S as LOCK_PATIENCE_S
 from treering.locks import Lock
 from treering.storage import forks
-from treering.storage.corruption import UNREADABLE
+from treering.storage.encoding import UNREADABLE
 from treering.storage.notifier import Notifier
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import damaged, translate

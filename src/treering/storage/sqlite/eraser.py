@@ -25,8 +25,7 @@ from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED, KINDS, SOURCES
 from treering.model.scopes import Scope
 from treering.storage import encoding
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, name_key
+from treering.storage.encoding import EXPIRED, corrupt_on_error, name_key
 from treering.storage.erasure_records import cover_of
 from treering.storage.runs import RUN_OPEN
 from treering.storage.sqlite import indexes, record_keys, snapshots, tool_records

@@ -30,8 +30,7 @@ from treering.memory.records import (
 from treering.memory.vectors import SCALE_BYTES, unpack
 from treering.model.codec import encode
 from treering.model.queries import FollowStep
-from treering.storage import memory_rows
-from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
+from treering.storage.memory import BUILD_S, HNSW_DOCUMENTS, drop_rows, read_rows, write_rows
 from treering.storage.projections import SqliteTable
 from treering.storage.sqlite import memory_documents
 from treering.storage.sqlite.companion_file import unseen_erasures
@@ -98,7 +97,7 @@ class MemoryKeeper:
 
         def look(connection: apsw.Connection) -> SavedFold:
             position = self._marked(connection, number)
-            rows = memory_rows.read(SqliteTable(connection), number)
+            rows = read_rows(SqliteTable(connection), number)
             return SavedFold((position,) if position else (), rows)
 
         return self._memory.read_existing(look) or SavedFold((), {})
@@ -116,7 +115,7 @@ class MemoryKeeper:
             self._apply_erasures(connection)
             if self._marked(connection, number) != first:
                 return False
-            memory_rows.write(SqliteTable(connection), number, rows, replace=replace)
+            write_rows(SqliteTable(connection), number, rows, replace=replace)
             connection.execute(_SET_MARK, (number, last, self._memory.link_at(last)))
             return True
 
@@ -262,7 +261,7 @@ class MemoryKeeper:
             taken = memory_documents.take_out(connection, scope, events)
             if not remembered.isdisjoint(events.values()):
                 connection.execute("DELETE FROM marks WHERE scope = ?", (scope,))
-                taken += memory_rows.drop(SqliteTable(connection), scope)
+                taken += drop_rows(SqliteTable(connection), scope)
             if taken:
                 _note_untidy(connection)
         if gone:

@@ -14,7 +14,7 @@ from treering.memory.records import Document, DocumentColumns, IndexState
 from treering.model.codec import encode
 from treering.model.queries import FollowedEvents, FollowStep
 from treering.storage.encoding import GONE, bounded, name_key
-from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES, STEP_EVENTS, entries
+from treering.storage.memory import FOLDED_KINDS, MEMORIES, STEP_EVENTS, entries
 from treering.storage.runs import state_after
 from treering.storage.sqlite.companion_file import CompanionFile
 from treering.storage.sqlite.reader import find_scope

@@ -16,8 +16,14 @@ from treering.model.events import REDACTED
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.queries import FollowedEvents, Mark
 from treering.storage import encoding
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import ERASED, EXPIRED, bounded, name_key, session_tally
+from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
+    bounded,
+    corrupt_on_error,
+    name_key,
+    session_tally,
+)
 from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import indexes, rows, runs

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, NotFound
 from treering.ledger.records import ForkPoint
-from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import cut_of, name_key, session_head, session_record
+from treering.storage.encoding import (
+    corrupt_on_error,
+    cut_of,
+    name_key,
+    session_head,
+    session_record,
+)
 from treering.storage.repeats import taken
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
 from treering.storage.sqlite.reader import LAST, find_scope, find_session

@@ -18,7 +18,7 @@ import apsw
 
 from treering.errors import Busy, OutcomeUnknown, TreeringError
 from treering.locks import LOOK_S, LOOKS_MIN, PATIENCE_S, Bell, Lock
-from treering.storage.corruption import UNREADABLE
+from treering.storage.encoding import UNREADABLE
 from treering.storage.sqlite.batch import Batch
 from treering.storage.sqlite.faults import damaged, translate, translate_commit
 from treering.storage.sqlite.rows import is_sound
