@@ -108,3 +108,30 @@ def test_a_hint_is_told_once_by_an_error_from_elsewhere(where: str) -> None:
     assert isinstance(error, InvalidInput)
     assert error.hint == HINT
     assert [note for note in error.__notes__ if HINT in note] == [f"hint: {HINT}"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "adapter"),
+    [
+        ("agents", "openai_agents"),
+        ("agent_framework", "agent_framework"),
+        ("claude_agent_sdk", "claude_agent_sdk"),
+        ("google.adk", "adk"),
+        ("langchain_core", "langchain"),
+        ("langgraph", "langgraph"),
+        ("pydantic_ai", "pydantic_ai"),
+    ],
+)
+def test_without_its_framework_an_adapter_says_what_to_install(
+    framework: str, adapter: str
+) -> None:
+    code = (
+        f"import sys; sys.modules['{framework}'] = None\n"
+        "from treering.errors import Unsupported\n"
+        f"try: import treering.adapters.{adapter}\n"
+        "except Unsupported as error: print(error.hint)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == f"pip install 'treering[{adapter.replace('_', '-')}]'"

@@ -529,16 +529,3 @@ def test_import_treering_imports_no_framework() -> None:
     code = "import treering, treering.adapters, sys; sys.exit('agents' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_without_the_sdk_the_error_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['agents'] = None\n"
-        "from treering.errors import Unsupported\n"
-        "try: import treering.adapters.openai_agents\n"
-        "except Unsupported as error: print(error.hint)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-
-    assert done.stdout.strip() == "pip install 'treering[openai-agents]'"

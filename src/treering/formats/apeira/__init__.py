@@ -14,18 +14,21 @@ from treering.errors import DuplicateEvent
 from treering.formats.apeira.episodic import (
     Episodic,
     SessionState,
+    Slice,
+    SliceExtent,
     load_state,
+    next_after,
+    normalize_items,
     save_state,
     storage_key,
 )
 from treering.formats.apeira.events import context_of, entry_of, episode_of, item_in, name_in
-from treering.formats.apeira.slices import Slice, SliceExtent, next_after, normalize_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treering.formats.apeira.episodic import Episode
     from treering.formats.apeira.events import EpisodeEvent
-    from treering.formats.apeira.slices import Episode
     from treering.ledger.sessions import Session
     from treering.model.events import Header, NewEvent
 

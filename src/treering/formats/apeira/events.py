@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.formats.apeira.episodic import USAGE_EVENT, parse_episode
 from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
-from treering.formats.apeira.slices import USAGE_EVENT, parse_episode
 from treering.formats.loose import storable
 from treering.model.codec import decode, encode
 from treering.model.fields import check_name
@@ -24,7 +24,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from treering.formats.apeira.slices import Episode
+    from treering.formats.apeira.episodic import Episode
     from treering.model.events import Event
 
 OWN_FIELD: Final = "apeira"

@@ -7,8 +7,6 @@ to_session(log, session)
 
 from __future__ import annotations
 
-from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
-from treering.formats.clawser.conversations import Card, ClawserConversation, PassedOver
 from treering.formats.clawser.log import (
     EventLog,
     ImportedLog,
@@ -18,7 +16,16 @@ from treering.formats.clawser.log import (
     to_session,
 )
 from treering.formats.clawser.text import UnreadLine
-from treering.formats.clawser.workspaces import Restored, Workspace
+from treering.formats.clawser.workspaces import (
+    Card,
+    Checkpoint,
+    ClawserConversation,
+    PassedOver,
+    Restored,
+    Workspace,
+    checkpoint_of,
+    events_of,
+)
 
 __all__ = [
     "Card",

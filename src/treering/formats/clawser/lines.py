@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.log import event_id_of, identity_of
 from treering.formats.clawser.text import stringify, truthy
-from treering.formats.clawser.workspaces import repeats
+from treering.formats.clawser.workspaces import Checkpoint, events_of, is_checkpoint, repeats
 from treering.formats.event_content import observation, placed
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word

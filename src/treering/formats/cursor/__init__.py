@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.cursor import chats, composers, databases, transcripts
+from treering.formats.cursor import chats, composers, transcripts
 from treering.formats.format import Format, LogPlace
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ FORMAT: Final = (
     Format(
         name=NAME,
         content="sqlite",
-        score=databases.score,
+        score=composers.score_tables,
         reader=composers.ComposerReader,
-        records=databases.records,
+        records=composers.records,
         patterns=("state.vscdb",),
         places=tuple(LogPlace(base, logs) for base in _EDITOR for logs in _DATABASES),
     ),

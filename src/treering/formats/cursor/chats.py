@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.blocks import WaitingCalls, block_events
 from treering.formats.codex.drafts import observed
-from treering.formats.cursor.words import SESSION_KEY, asked, workspace_in
+from treering.formats.cursor.composers import SESSION_KEY, asked, workspace_in
 from treering.formats.loose import fields_of, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader

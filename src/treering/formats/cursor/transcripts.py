@@ -34,8 +34,7 @@ import msgspec
 
 from treering.formats.blocks import WaitingCalls, block_events
 from treering.formats.codex.drafts import observed
-from treering.formats.cursor.composers import ComposerReader, is_row
-from treering.formats.cursor.words import SESSION_KEY, asked
+from treering.formats.cursor.composers import SESSION_KEY, ComposerReader, asked, is_row
 from treering.formats.format import OwnShare
 from treering.formats.loose import bounded, fields_of, stem, time_ms, word
 from treering.formats.loose import name as name_of

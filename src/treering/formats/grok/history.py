@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from treering.formats.cursor.words import asked
+from treering.formats.cursor.composers import asked
 from treering.formats.event_content import (
     EventContent,
     called,

@@ -17,8 +17,14 @@ import click
 from treering.errors import InvalidInput, InvalidScope
 from treering.surfaces.cli.commands import Command, LazyGroup
 from treering.surfaces.cli.completing import complete_scope
-from treering.surfaces.cli.options import EVERYWHERE, JSON, KEYS, resolve_scope
-from treering.surfaces.cli.projects import SCOPE_VARIABLE, find_scope
+from treering.surfaces.cli.options import (
+    EVERYWHERE,
+    JSON,
+    KEYS,
+    SCOPE_VARIABLE,
+    find_scope,
+    resolve_scope,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

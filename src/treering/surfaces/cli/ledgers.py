@@ -27,9 +27,9 @@ from treering.errors import (
     Unsupported,
 )
 from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.options import scope_shown
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.projects import scope_shown
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import check_order, parse_moment
 

@@ -133,7 +133,7 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
                 "serve:serve",
                 "Serve the ledger and its viewer over HTTP, with live events.",
             ),
-            "tokens": ("tokens:tokens", "Create and remove tokens for treering serve."),
+            "tokens": ("serve:tokens", "Create and remove tokens for treering serve."),
             "forward": ("forward:forward", "Send events to a webhook, a collector or NATS."),
             "mirror": ("mirror:mirror", "Mirror events in Parquet files, for treering query."),
             "query": ("mirror:query", "Query a mirror in SQL."),

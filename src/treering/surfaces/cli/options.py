@@ -1,7 +1,9 @@
-"""Options that several commands share, and how what they are given is read."""
+"""Options that several commands share, how they are read, and which scope is meant without one."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -18,13 +20,17 @@ from treering.surfaces.shared.times import TIMES_HINT, milliseconds, use_utc
 if TYPE_CHECKING:
     import difflib
     from collections.abc import Callable, Iterable
+
+    from treering.ledger.ledger import Ledger
 else:
     difflib = LazyModule("difflib")
+
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 Read = TypeVar("Read")
 
 PAGE_ITEMS_MAX: Final = 500
+SCOPE_VARIABLE: Final = "TREERING_SCOPE"
 _ECHO_CHARACTERS_MAX: Final = 60
 JSON: Final = click.Option(
     ["--json"], is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
@@ -214,3 +220,44 @@ def _whole(text: str) -> int:
         return int(text)
     except ValueError:
         return int(float(text))
+
+
+def find_scope(scope: str | None, *, is_global: bool) -> Scope:
+    """Return the scope that was named, here or in the environment, else the project's."""
+    named = os.environ.get(SCOPE_VARIABLE)
+    if scope is not None or is_global:
+        return resolve_scope(scope, is_global=is_global)
+    if named is not None and named.strip():
+        return parse_scope(named)
+    return project_scope(Path.cwd())
+
+
+def known_or_all(ledger: Ledger, scope: Scope | None) -> Scope | None:
+    """Return the scope to read; None for all, if nothing is recorded of the folder's project."""
+    given = click.get_current_context().params
+    is_named = given["scope"] or given["is_global"] or os.environ.get(SCOPE_VARIABLE, "").strip()
+    if scope is None or is_named or ledger.headers(scope, first=1).items:
+        return scope
+    return None
+
+
+def scope_shown(scope: str | None) -> str:
+    """Return which scopes were read, for people."""
+    return "all scopes" if scope is None else f"scope {scope}"
+
+
+def project_scope(folder: Path) -> Scope:
+    """Return the scope of the project that ``folder`` is part of: its git remote, else its name.
+
+    Raises InvalidScope if that cannot name a scope.
+    """
+    from treering.capture.projects import project_name  # noqa: PLC0415  (not for --help)
+
+    name = project_name(folder)
+    try:
+        return parse_scope(name)
+    except InvalidScope as error:
+        raise InvalidScope(
+            f"scope is required: {name!r}, the name of this folder, cannot be one",
+            hint=f"name one, as in --scope acme/app, or set {SCOPE_VARIABLE}",
+        ) from error

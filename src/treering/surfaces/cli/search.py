@@ -17,10 +17,9 @@ from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import limit_option
+from treering.surfaces.cli.options import known_or_all, limit_option, scope_shown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.projects import known_or_all, scope_shown
 from treering.surfaces.cli.tables import folded, say_folded
 from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
 from treering.surfaces.shared.texts import Mask, counted, one_line, printable

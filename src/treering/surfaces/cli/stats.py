@@ -15,9 +15,8 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import narrow_to_session
 from treering.surfaces.cli.ledgers import catching_up, open_to_ask
-from treering.surfaces.cli.options import session_option
+from treering.surfaces.cli.options import known_or_all, scope_shown, session_option
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
-from treering.surfaces.cli.projects import known_or_all, scope_shown
 from treering.surfaces.cli.tables import Column, print_filled
 from treering.surfaces.shared.statistics import (
     DAYS,

@@ -19,10 +19,10 @@ _OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
     "episodes",
     short_help="Work with single events, at a low level.",
     commands="""
-    episodes.append:append episodes.read:query episodes.read:replay episodes.read:search
+    episodes.write:append episodes.read:query episodes.read:replay episodes.read:search
     redact=erase:redact_episodes gc=erase:gc_episodes verify=verify:verify_episodes
-    episodes.copy:export episodes.copy:import_ episodes.ingest:ingest
-    episodes.ingest:extract_sessions
+    episodes.copy:export episodes.copy:import_ episodes.write:ingest
+    episodes.write:extract_sessions
     """,
     examples=r"""
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \

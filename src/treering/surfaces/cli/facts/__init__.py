@@ -9,7 +9,7 @@ from treering.surfaces.cli.declare import group
     "facts",
     commands="""
     facts.read:list_ show=facts.read:show_fact facts.write:add facts.write:accept
-    facts.write:reject facts.review:review facts.read:history facts.write:audit
+    facts.write:reject facts.write:review facts.read:history facts.write:audit
     facts.write:extract
     """,
     short_help="List, add, accept and reject facts.",

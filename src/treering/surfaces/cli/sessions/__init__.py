@@ -8,7 +8,7 @@ from treering.surfaces.cli.declare import group
 @group(
     "sessions",
     commands="""
-    sessions.read:list_ show=sessions.show:show_session sessions.read:tree
+    sessions.read:list_ show=sessions.read:show_session sessions.read:tree
     sessions.change:fork sessions.change:undo sessions.change:redo sessions.change:rename
     sessions.change:close sessions.change:prune sessions.change:sweep
     """,
