@@ -569,7 +569,7 @@ def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
             made.append(pauses.lasted[-1:])
             return connect()
 
-        monkeypatch.setattr(server_module, "connect", counting)
+        monkeypatch.setattr(server, "connect", counting)
         store_of(reader)._listener._over = pauses
         texts = [header.summary for header in reader.follow(HERE, idle_s=0.1)]
         until(pauses.is_set)
