@@ -374,7 +374,11 @@ class Eraser:
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
-        return self._server.read(lambda c: shares(c, scope, users), scope)
+        asked = {"scope": scope, "users": list(users), "said": list(SAID)}
+        return {
+            name: Share(events=events, said=said, others=others)
+            for name, events, said, others in self._server.fetch(_SHARES, asked, scope)
+        }
 
     def forget_names(self) -> int:
         """Return 0: names that nothing refers to went with the events."""
@@ -658,15 +662,6 @@ SELECT s.genesis, {session_name("s")}
 FROM sessions AS s
 WHERE s.scope = %s AND s.genesis = ANY(%b)
 """
-
-
-def shares(connection: Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
-    """Return the sessions that have events about ``users``, and how many."""
-    asked = {"scope": scope, "users": list(users), "said": list(SAID)}
-    rows = connection.execute(_SHARES, asked, binary=True).fetchall()
-    return {
-        name: Share(events=events, said=said, others=others) for name, events, said, others in rows
-    }
 
 
 def forget_name(

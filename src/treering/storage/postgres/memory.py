@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from treering.memory.records import INDEX_NAMES, SavedFold
+from treering.memory.records import INDEX_NAMES, Document, DocumentColumns, SavedFold
 from treering.memory.vectors import SCALE_BYTES
 from treering.model.queries import FollowStep
 from treering.storage.encoding import corrupt_on_error
@@ -27,14 +27,7 @@ from treering.storage.postgres.rows import PostgresTable, empty_tables, fetch, n
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import (
-        Document,
-        DocumentColumns,
-        IndexEntry,
-        IndexName,
-        IndexState,
-        Row,
-    )
+    from treering.memory.records import IndexEntry, IndexName, IndexState, Row
     from treering.model.events import Event
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
@@ -127,19 +120,17 @@ class MemoryKeeper(MemoryReader):
         self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order of entry."""
-        most = min(limit, DOCUMENTS_MAX)
-        return self._server.read(
-            lambda c: memory_documents.page(c, scope, shelf, after, most), scope
-        )
+        asked = (scope, shelf, after, min(limit, DOCUMENTS_MAX))
+        rows = self._server.fetch(memory_documents.PAGE, asked, scope)
+        return [(row[0], Document(*row[1:])) for row in rows]
 
     def document_columns(
         self, scope: Scope, shelf: IndexName, *, after: int, limit: int, embedder: str
     ) -> DocumentColumns:
         """Return the same as columns, with the vectors of one embedder alone."""
-        span = (after, min(limit, DOCUMENTS_MAX))
-        return self._server.read(
-            lambda c: memory_documents.columns(c, scope, shelf, span, embedder), scope
-        )
+        asked = (embedder, scope, shelf, after, min(limit, DOCUMENTS_MAX))
+        [row] = self._server.fetch(memory_documents.COLUMNS, asked, scope)
+        return DocumentColumns(*row)
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""

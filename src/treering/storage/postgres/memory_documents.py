@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import REMEMBERED_KINDS, Document, DocumentColumns, IndexState
+from treering.memory.records import REMEMBERED_KINDS, IndexState
 from treering.model.queries import FollowedEvents, FollowStep
 from treering.storage.encoding import GONE, corrupt_on_error
 from treering.storage.memory import FOLDED_KINDS, MEMORIES, entries
@@ -141,7 +141,7 @@ INSERT INTO memory_documents (
   scope, shelf, number, position, session, seq, ts_ms, kind, embedder, terms, vectors
 ) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-_PAGE: Final = """
+PAGE: Final = """
 SELECT number, position, session, seq, ts_ms, kind, embedder, terms, vectors
 FROM memory_documents
 WHERE scope = %s AND shelf = %s AND number > %s
@@ -149,7 +149,7 @@ ORDER BY number
 LIMIT %s
 """
 # One row: to make a tuple of each document takes longer than to read all of them.
-_COLUMNS: Final = """
+COLUMNS: Final = """
 SELECT
   coalesce(array_agg(number), '{}'),
   coalesce(array_agg(position), '{}'),
@@ -229,22 +229,6 @@ def follow(
         total = newest + len(documents), count + len(documents)
         connection.execute(_NOTE, (*where, epoch, str(xid), position, *total, generation))
     return FollowStep(passed, more=more)
-
-
-def page(
-    connection: Connection, scope: Scope, shelf: IndexName, after: int, limit: int
-) -> list[tuple[int, Document]]:
-    """Return documents after a number, in order."""
-    rows = fetch(connection, _PAGE, (scope, shelf, after, limit))
-    return [(row[0], Document(*row[1:])) for row in rows]
-
-
-def columns(
-    connection: Connection, scope: Scope, shelf: IndexName, span: tuple[int, int], embedder: str
-) -> DocumentColumns:
-    """Return as many documents after a number as columns, in order."""
-    [row] = fetch(connection, _COLUMNS, (embedder, scope, shelf, *span))
-    return DocumentColumns(*row)
 
 
 def index_state(connection: Connection, scope: Scope, shelf: IndexName) -> IndexState:

@@ -256,13 +256,10 @@ class Reader:
         def look(connection: Connection) -> SessionTally:
             session = self.cache.session(connection, scope, session_id)
             values = {"scope": scope, "session": session, "after": after_seq, "until": until_seq}
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                counted = connection.execute(TALLY, values, binary=True).fetchall()
-                left = connection.execute(RUNS_LEFT, values, binary=True).fetchall()
-            return session_tally(counted, left)
+            counted = fetch(connection, TALLY, values)
+            return session_tally(counted, fetch(connection, RUNS_LEFT, values))
 
-        return self.server.read(look, scope)
+        return self.server.read_state(look, scope)
 
     def _by_seq(
         self,
@@ -289,7 +286,7 @@ class Reader:
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
             values = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
-            return connection.execute(EVENTS_AT, values, binary=True).fetchall()
+            return fetch(connection, EVENTS_AT, values)
 
         return self.read(scope, look, self.to_events)
 
@@ -316,8 +313,7 @@ class Reader:
                 "run": run_id,
                 "limit": limit,
             }
-            committed = connection.execute(COMMITTED, values, binary=True).fetchall()
-            return bounded(committed, PAYLOAD_BYTES)[::-1]
+            return bounded(fetch(connection, COMMITTED, values), PAYLOAD_BYTES)[::-1]
 
         return self.read(scope, look, self.to_events)
 
@@ -373,7 +369,7 @@ class Reader:
 
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run, if this role may see them."""
-        names = self.server.read(lambda connection: runs.running_sessions(connection, scope), scope)
+        names = self.server.fetch(runs.RUNNING, {"scope": scope}, scope)
         return {str(name) for (name,) in names}
 
     def _run_bounds(self, scope: Scope, session_id: str, run_id: str) -> tuple[int, int]:
@@ -398,11 +394,7 @@ class Reader:
             scope_key = self.cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
-            return fetch(
-                connection,
-                FIND,
-                (scope, key := id_key(scope_key, event_id)[0], key),
-            )
+            return fetch(connection, FIND, (scope, key := id_key(scope_key, event_id)[0], key))
 
         return next(iter(self.read(scope, look, self.to_events)), None)
 
@@ -693,16 +685,12 @@ def page_by_time(
             f" AND e.session = %(session)s AND e.flags < {EXPIRED}{among}{window} {order}"
         )
     else:
-        values["kinds"] = values["kinds"] or kinds_of(connection, query.scope)
+        values["kinds"] = values["kinds"] or [
+            kind for (kind,) in fetch(connection, _KINDS, {"scope": query.scope})
+        ]
         text = (
             f"SELECT {columns} FROM unnest(%(kinds)s::text[]) AS k (kind) CROSS JOIN LATERAL ("
             " SELECT * FROM events AS e WHERE e.scope = %(scope)s AND e.kind = k.kind"
             f" AND e.flags < {EXPIRED}{window} {order}) AS e {order}"
         )
-    return connection.execute(text, values, binary=True).fetchall()
-
-
-def kinds_of(connection: Connection, scope: Scope) -> list[str]:
-    """Return the kinds of a scope's events."""
-    rows = connection.execute(_KINDS, {"scope": scope}, binary=True).fetchall()
-    return [row[0] for row in rows]
+    return fetch(connection, text, values)

@@ -150,8 +150,8 @@ class RecordKeys:
             scope_key = self._cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
-            keyed = record_key(scope_key, name, key)
-            return fetch(connection, HISTORY, _one(scope, keyed) | {"after": after, "limit": limit})
+            asked = {"scope": scope, "after": after, "limit": limit}
+            return fetch(connection, HISTORY, asked | record_key(scope_key, name, key)._asdict())
 
         events: list[Event] = self._reader.read(scope, look, self._reader.to_events)
         return events
@@ -192,16 +192,14 @@ class RecordKeys:
         """Return the number of rows of a scope, and how they differ from the events."""
 
         def look(connection: Connection) -> tuple[int, str | None]:
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                statement = f"SELECT {', '.join(COLUMNS)} FROM record_keys WHERE scope = %s"
-                stored = set(fetch(connection, statement, (scope,)))
-                made = set(_rows(connection, _OF_SCOPE, {"scope": scope}))
+            statement = f"SELECT {', '.join(COLUMNS)} FROM record_keys WHERE scope = %s"
+            stored = set(fetch(connection, statement, (scope,)))
+            made = set(_rows(connection, _OF_SCOPE, {"scope": scope}))
             if stored == made:
                 return len(stored), None
             return len(stored), f"{len(stored ^ made)} keys of records differ from the events"
 
-        return self._server.read(look, scope)
+        return self._server.read_state(look, scope)
 
 
 def versions_of(
@@ -250,7 +248,3 @@ def _asked(scope: str, places: Sequence[RecordKey]) -> dict[str, Any]:
         "parts": [place.part for place in places],
         "keys": [Bytes(place.key) for place in places],
     }
-
-
-def _one(scope: str, place: RecordKey) -> dict[str, Any]:
-    return {"scope": scope, "name": place.name, "part": place.part, "key": place.key}

@@ -85,11 +85,6 @@ def open_runs(connection: Connection, scope: str | None, session: int | None) ->
     ).fetchall()
 
 
-def running_sessions(connection: Connection, scope: str) -> list[Row]:
-    """Return the names of the sessions of a scope that have an open run."""
-    return connection.execute(RUNNING, {"scope": scope}, binary=True).fetchall()
-
-
 def rebuild(connection: Connection) -> None:
     """Derive the states of runs again from their events. Call inside a transaction."""
     # Nobody appends meanwhile: an append of a run's event reads this table first.

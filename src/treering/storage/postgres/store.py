@@ -60,8 +60,6 @@ POLL_FIRST_S: Final = 0.05
 POLL_LAST_S: Final = 0.5
 """How often a follower polls; after each empty poll it waits longer."""
 
-# Asked first at every opening: planning a join with all partitions of events takes milliseconds.
-
 
 class PostgresStore:
     """Stores events in a schema of a PostgreSQL database. Each part answers for what it owns."""

@@ -38,7 +38,6 @@ from treering.storage.sqlite.rows import (
     fetch_all,
     fetch_one,
     fetch_value,
-    key_of_names,
     name_id,
     session_name,
 )
@@ -195,10 +194,10 @@ class Eraser:
         kept_open: set[int] = set()
         kept_imported: set[int] = set()
         with self._writer.database.reading() as connection, connection:
-            scope = _scope(connection, selection.scope)
-            imported = indexes.sessions_with(connection, scope, _kind(connection, IMPORTED))
+            scope = find_scope(connection, selection.scope)[0]
+            imported = indexes.sessions_with(connection, scope, name_id(connection, IMPORTED))
             for name, cutoff in (selection.cutoffs or {}).items():
-                kind = _kind(connection, name)
+                kind = name_id(connection, name)
                 for session, count, is_open in indexes.older(connection, scope, kind, cutoff):
                     if is_open:
                         kept_open.add(session)
@@ -216,7 +215,14 @@ class Eraser:
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
         with self._database.reading() as connection:
-            return shares(connection, scope, users)
+            numbers, scope_id = _ids(connection, users), find_scope(connection, scope)[0]
+            if not numbers or not scope_id:
+                return {}
+            statement = _SHARES.format(users=numbers, said=_ids(connection, SAID) or "0")
+            return {
+                name: Share(events=events, said=said, others=others or 0)
+                for name, events, said, others in fetch_all(connection, statement, (scope_id,))
+            }
 
     def forget_names(self) -> int:
         """Forget the names that nothing refers to any more; return how many."""
@@ -352,15 +358,14 @@ class Eraser:
             session = ids.session(connection, scope, scope_key, selection.session_id)
             about = "TRUE"
             if selection.users is not None:
-                users = (str(_kind(connection, user)) for user in sorted(selection.users))
-                about = f"e.user IN ({', '.join(users)})"
+                about = f"e.user IN ({_ids(connection, sorted(selection.users))})"
             return fetch_all(
                 connection,
                 _IN_SESSION.format(about=about, left=left, spared=keep),
                 {"session": session, "until": selection.until_seq, "limit": limit},
             )
         rows: list[_Found] = []
-        imported = _kind(connection, IMPORTED)
+        imported = name_id(connection, IMPORTED)
         for name, cutoff in (selection.cutoffs or {}).items():
             if name not in ERASURE_KINDS and len(rows) < limit:
                 rows += fetch_all(
@@ -429,20 +434,6 @@ def _projections(connection: apsw.Connection, positions: list[int]) -> dict[str,
     """Return how many entries there are that come from events, or from their sessions."""
     row = fetch_one(connection, _PROJECTIONS, {"positions": encode(positions)}) or ()
     return dict(zip(("contents", "tool_calls", "snapshots"), row, strict=True))
-
-
-def _scope(connection: apsw.Connection, name: str) -> int:
-    return fetch_value(connection, "SELECT id FROM scopes WHERE name = ?", (name,)) or 0
-
-
-def _kind(connection: apsw.Connection, name: str) -> int:
-    key = key_of_names(connection)
-    return (
-        fetch_value(
-            connection, "SELECT id FROM names WHERE key = ?", (encoding.name_key(key, name),)
-        )
-        or 0
-    )
 
 
 _REDACT: Final = f"""
@@ -603,19 +594,6 @@ WHERE s.id = ?1 AND s.name IS NOT NULL
     WHERE e.flags < {EXPIRED} AND e.kind NOT IN ({{vouching}})
   )
 """
-
-
-def shares(connection: apsw.Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
-    """Return the sessions that have events about ``users``, and how many."""
-    numbers = _ids(connection, users)
-    scope_id = find_scope(connection, scope)[0]
-    if not numbers or not scope_id:
-        return {}
-    statement = _SHARES.format(users=numbers, said=_ids(connection, SAID) or "0")
-    return {
-        name: Share(events=events, said=said, others=others or 0)
-        for name, events, said, others in fetch_all(connection, statement, (scope_id,))
-    }
 
 
 def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:

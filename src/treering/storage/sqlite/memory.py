@@ -72,6 +72,7 @@ SELECT
   + (SELECT count(*) FROM documents WHERE scope NOT IN {_KNOWN} OR shelf NOT IN {_KNOWN})
 """
 _SET_MARK: Final = "INSERT OR REPLACE INTO marks (scope, position, link) VALUES (?, ?, ?)"
+_NUMBERS: Final = msgspec.json.Decoder(list[int])
 _UNTIDY: Final = "SELECT value FROM facts WHERE name = 'untidy'"
 
 
@@ -157,10 +158,14 @@ class MemoryKeeper:
         self, scope: Scope, shelf: IndexName, *, after: int, limit: int, embedder: str
     ) -> DocumentColumns:
         """Return the same as columns, with the vectors of one embedder alone."""
-        number, span = self._scope_number(scope), (after, min(limit, DOCUMENTS_MAX))
-        columns = self._memory.read_existing(
-            lambda c: memory_documents.columns(c, number, shelf, span, embedder)
-        )
+        asked = (embedder, self._scope_number(scope), shelf, after, min(limit, DOCUMENTS_MAX))
+
+        def look(connection: apsw.Connection) -> DocumentColumns:
+            [(*numbers, terms, vectors)] = fetch_all(connection, memory_documents.COLUMNS, asked)
+            fields: list[Any] = [*map(_NUMBERS.decode, numbers), terms, vectors]
+            return DocumentColumns(*fields)
+
+        columns = self._memory.read_existing(look)
         return columns or DocumentColumns([], [], [], [], [], [], [], b"", b"")
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:

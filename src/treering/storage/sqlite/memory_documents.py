@@ -8,9 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from treering.memory.records import Document, DocumentColumns, IndexState
+from treering.memory.records import Document, IndexState
 from treering.model.codec import encode
 from treering.model.queries import FollowedEvents, FollowStep
 from treering.storage.encoding import GONE, bounded, name_key
@@ -258,7 +256,6 @@ def _keys(key: bytes, kinds: tuple[str, ...]) -> list[bytes]:
     return [name_key(key, kind) for kind in kinds]
 
 
-_NUMBERS: Final = msgspec.json.Decoder(list[int])
 _INTO: Final = """
 INSERT INTO documents (
   scope, shelf, position, session, seq, ts_ms, kind, embedder, terms, vectors
@@ -281,7 +278,7 @@ ORDER BY number
 LIMIT ?
 """
 # One row: to make a tuple of each document takes longer than to read all of them.
-_COLUMNS: Final = """
+COLUMNS: Final = """
 SELECT
   json_group_array(number),
   json_group_array(position),
@@ -365,15 +362,6 @@ def page(
     if any(None in row for row in rows):
         raise ValueError("a document lacks a required field")
     return [(row[0], Document(*row[1:])) for row in rows]
-
-
-def columns(
-    connection: apsw.Connection, scope: int, shelf: IndexName, span: tuple[int, int], embedder: str
-) -> DocumentColumns:
-    """Return as many documents after a number as columns, in order."""
-    [(*numbers, terms, vectors)] = fetch_all(connection, _COLUMNS, (embedder, scope, shelf, *span))
-    fields: list[Any] = [*map(_NUMBERS.decode, numbers), terms, vectors]
-    return DocumentColumns(*fields)
 
 
 def index_state(connection: apsw.Connection, scope: int, shelf: IndexName) -> IndexState:

@@ -24,7 +24,7 @@ from treering.storage.encoding import (
     name_key,
     session_tally,
 )
-from treering.storage.runs import events_of_run, open_run, state_after
+from treering.storage.runs import OPEN_RUNS_MAX, events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import indexes, rows, runs
 from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
@@ -406,16 +406,18 @@ class Reader:
         with self.database.reading_at_hand() as connection:
             if scope is not None and session_id is not None:
                 session = find_session(connection, *find_scope(connection, scope), session_id)
-                run_rows = runs.open_in_session(connection, session)
+                asked = {"session": session, "limit": OPEN_RUNS_MAX}
+                run_rows = fetch_all(connection, runs.OPEN_IN_SESSION, asked)
             else:
-                run_rows = runs.all_open(connection, scope, session_id)
+                named = {"scope": scope, "name": session_id, "limit": OPEN_RUNS_MAX}
+                run_rows = fetch_all(connection, runs.ALL_OPEN, named)
         with corrupt_on_error(self.database.path):
             return [open_run(*row) for row in run_rows]
 
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run."""
         with self.database.reading() as connection:
-            return {str(name) for (name,) in runs.running_sessions(connection, scope)}
+            return {str(name) for (name,) in fetch_all(connection, runs.RUNNING, (scope,))}
 
     def _run_bounds(self, scope: Scope, session_id: str, run_id: str) -> tuple[int, int]:
         with self.database.reading() as connection:
@@ -485,7 +487,7 @@ class Reader:
                 if number
                 else {}
             )
-            if hides_ids(connection) and encoding.are_guessable(keys):
+            if fetch_value(connection, HIDES) and encoding.are_guessable(keys):
                 noted = partial(find_note, connection, scope)
                 keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
             positions = indexes.find_ids(connection, number, list(keys)) if keys else {}
@@ -596,11 +598,7 @@ class Reader:
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
             number = find_scope(connection, scope)[0]
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
-            selected = fetch_all(
-                connection,
-                statement,
-                (position, last, number, limit),
-            )
+            selected = fetch_all(connection, statement, (position, last, number, limit))
         page = selected if statement is LIVE_HEADERS else bounded(selected, PAYLOAD_BYTES)
         if len(page) == limit or len(page) < len(selected):
             last = page[-1][0]
@@ -726,11 +724,6 @@ def _find_names(
         )
         numbers.update((keys[key], number) for key, number in named)
     return numbers
-
-
-def hides_ids(connection: apsw.Connection) -> bool:
-    """Whether ids of expired events are hashed under a key that is stored elsewhere."""
-    return bool(fetch_value(connection, HIDES))
 
 
 def find_note(connection: apsw.Connection, scope: str, name: str) -> str | None:

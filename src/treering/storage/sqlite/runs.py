@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.model.events import REDACTED
-from treering.storage.runs import OPEN_RUNS_MAX, RUN_OPEN
+from treering.storage.runs import RUN_OPEN
 from treering.storage.sqlite.indexes import position_at
-from treering.storage.sqlite.rows import fetch_all, session_name
+from treering.storage.sqlite.rows import session_name
 
 if TYPE_CHECKING:
     import apsw
 
-    from treering.model.scopes import Scope
-    from treering.storage.sqlite.rows import Row
 
 # From the few open runs, by their index, to what is recorded about them.
 OPEN: Final = f"""
@@ -47,23 +45,6 @@ CROSS JOIN sessions AS s ON s.id = r.session
 CROSS JOIN scopes ON scopes.id = s.scope
 WHERE scopes.name = ?
 """
-
-
-def open_in_session(connection: apsw.Connection, session: int) -> list[Row]:
-    """Return the runs of one session that have not ended."""
-    return fetch_all(connection, OPEN_IN_SESSION, {"session": session, "limit": OPEN_RUNS_MAX})
-
-
-def all_open(connection: apsw.Connection, scope: Scope | None, session: str | None) -> list[Row]:
-    """Return the runs that have not ended, of one scope and of sessions of one name if given."""
-    return fetch_all(
-        connection, ALL_OPEN, {"scope": scope, "name": session, "limit": OPEN_RUNS_MAX}
-    )
-
-
-def running_sessions(connection: apsw.Connection, scope: Scope) -> list[Row]:
-    """Return the names of the sessions of a scope that have an open run."""
-    return fetch_all(connection, RUNNING, (scope,))
 
 
 def rebuild(connection: apsw.Connection) -> None:

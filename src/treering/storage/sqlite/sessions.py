@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.reader import Reader
-    from treering.storage.sqlite.rows import Row
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
 """What ``encoding.cut_of`` takes."""
@@ -77,20 +76,6 @@ def find_cut(connection: apsw.Connection, session: int, name: str, seq: int) -> 
     if row is None:
         return None
     return ForkPoint(parent=name, genesis=row[0], seq=seq, link=row[1])
-
-
-def cut_row(connection: apsw.Connection, session: int) -> Row:
-    """Return the ``CUT`` of a session; nothing if it was not forked."""
-    statement = f"SELECT {CUT} FROM sessions AS s {WITH_CUT} WHERE s.id = ?"
-    return fetch_one(connection, statement, (session,)) or ()
-
-
-def forks_of(connection: apsw.Connection, session: int) -> list[int]:
-    """Return the sessions that were forked from ``session``, the oldest first."""
-    rows = fetch_all(
-        connection, "SELECT session FROM forks WHERE parent = ? ORDER BY session", (session,)
-    )
-    return [row[0] for row in rows]
 
 
 SESSIONS_PAGE: Final = 1_000
@@ -211,7 +196,8 @@ class SessionReader:
         """Return where a session was forked; None if it was not, or is not there."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            row = cut_row(connection, session)
+            statement = f"SELECT {CUT} FROM sessions AS s {WITH_CUT} WHERE s.id = ?"
+            row = fetch_one(connection, statement, (session,)) or ()
         with corrupt_on_error(self._database.path):
             return cut_of(*row)
 
@@ -219,8 +205,9 @@ class SessionReader:
         """Return the sessions that were forked from a session's own events, the oldest first."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            forks = forks_of(connection, session)
-        return [self._names[fork][1] for fork in forks]
+            statement = "SELECT session FROM forks WHERE parent = ? ORDER BY session"
+            forks = fetch_all(connection, statement, (session,))
+        return [self._names[fork][1] for (fork,) in forks]
 
     def named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope whose names begin and end like this."""
