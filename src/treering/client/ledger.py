@@ -140,43 +140,39 @@ class RemoteLedger(Ledger):
         **filters: Any,
     ) -> Page[SessionOutline]:
         """Return the sessions of one or several scopes at a glance, the last written to first."""
-        resource, named = _where(self._connection, scope, all_scopes=all_scopes)
+        resource, named = self._where(scope, all_scopes=all_scopes)
         listed = _listed(filters, "state")
         return resource.get(Page[SessionOutline], "sessions", **named, **listed)
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree."""
-        return _scoped(self._connection, scope).get(
-            Family, "sessions", _session(session_id), "family"
-        )
+        return self._of(scope).get(Family, "sessions", _session(session_id), "family")
 
     def headers(self, scope: str, **filters: Any) -> Page[Header]:
         """Return a page of the headers of a scope by time."""
-        return _scoped(self._connection, scope).get(Page[Header], "headers", **filters)
+        return self._of(scope).get(Page[Header], "headers", **filters)
 
     def events(self, scope: str, **filters: Any) -> Page[Event]:
         """Return the same as ``headers``, with payloads."""
-        return _scoped(self._connection, scope).get(Page[Event], "events", **filters)
+        return self._of(scope).get(Page[Event], "events", **filters)
 
     def replay(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Header]:
         """Return headers of a session in the order in which they were recorded, by seq."""
         names = ["sessions", _session(session_id), "replay"]
-        return _scoped(self._connection, scope).get(Page[Header], *names, limit=first, after=after)
+        return self._of(scope).get(Page[Header], *names, limit=first, after=after)
 
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
         """Return the same as ``replay``, with payloads."""
         names = ["sessions", _session(session_id), "replay"]
-        return _scoped(self._connection, scope).get(
-            Page[Event], *names, limit=first, after=after, payloads=True
-        )
+        return self._of(scope).get(Page[Event], *names, limit=first, after=after, payloads=True)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload."""
-        return _scoped(self._connection, scope).get(Event, "events", check_id(event_id))
+        return self._of(scope).get(Event, "events", check_id(event_id))
 
     def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return session, seq and time of the events with these ids; unknown ids are left out."""
@@ -184,7 +180,7 @@ class RemoteLedger(Ledger):
         locations: dict[str, EventLocation] = {}
         for begin in range(0, len(ids), 1_000):
             body = {"event_ids": ids[begin : begin + 1_000]}
-            locations |= _scoped(self._connection, scope).post(
+            locations |= self._of(scope).post(
                 dict[str, EventLocation], "find-ids", body=body, is_repeatable=True
             )
         return locations
@@ -192,16 +188,12 @@ class RemoteLedger(Ledger):
     def tool_calls(self, scope: str, **filters: Any) -> Page[ToolRecord]:
         """Return one record for each tool call of a scope."""
         filters.pop("progress", None)
-        return _scoped(self._connection, scope).get(
-            Page[ToolRecord], "tool-calls", **_listed(filters, "status")
-        )
+        return self._of(scope).get(Page[ToolRecord], "tool-calls", **_listed(filters, "status"))
 
     def tool_statistics(self, scope: str, **filters: Any) -> list[ToolStatistics]:
         """Return statistics of each tool of a scope: outcomes and durations."""
         filters.pop("progress", None)
-        return _scoped(self._connection, scope).get(
-            list[ToolStatistics], "tool-statistics", **filters
-        )
+        return self._of(scope).get(list[ToolStatistics], "tool-statistics", **filters)
 
     def search(
         self,
@@ -214,7 +206,7 @@ class RemoteLedger(Ledger):
     ) -> SearchResult:
         """Find events; the best first, grouped by session."""
         options.pop("progress", None)  # The server indexes.
-        resource, named = _where(self._connection, scope, all_scopes=all_scopes)
+        resource, named = self._where(scope, all_scopes=all_scopes)
         shown = None if zone is None else str(zone)
         return resource.get(SearchResult, "search", **named, query=query, zone=shown, **options)
 
@@ -224,7 +216,7 @@ class RemoteLedger(Ledger):
 
     def runs(self, scope: str, **filters: Any) -> Page[RunOutline]:
         """Return a page of the runs of a scope at a glance, the newest first."""
-        return _scoped(self._connection, scope).get(Page[RunOutline], "runs", **filters)
+        return self._of(scope).get(Page[RunOutline], "runs", **filters)
 
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
         """Return one run at a glance."""
@@ -241,9 +233,7 @@ class RemoteLedger(Ledger):
     ) -> RunView:
         """Return one run from start to end, without private content."""
         names = ["runs", check_name(run_id, "run_id")]
-        return _scoped(self._connection, scope).get(
-            RunView, *names, session_id=session_id, events_max=events_max
-        )
+        return self._of(scope).get(RunView, *names, session_id=session_id, events_max=events_max)
 
     def follow(self, scope: str, **options: Any) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order."""
@@ -255,7 +245,7 @@ class RemoteLedger(Ledger):
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
-        return _scoped(self._connection, scope).get(dict[str, str], "end")["cursor"]
+        return self._of(scope).get(dict[str, str], "end")["cursor"]
 
     # Erasing.
 
@@ -276,9 +266,7 @@ class RemoteLedger(Ledger):
             "replacement": replacement,
         }
         # Erasing twice erases once.
-        return _scoped(self._connection, scope).post(
-            RedactReceipt, "redact", body=body, is_repeatable=True
-        )
+        return self._of(scope).post(RedactReceipt, "redact", body=body, is_repeatable=True)
 
     def forget(
         self,
@@ -290,26 +278,22 @@ class RemoteLedger(Ledger):
     ) -> ForgetReceipt:
         """Erase one person from a scope, physically: events about them, and their names."""
         body = {"user": check_name(user, "user"), "preview": dry_run}
-        return _scoped(self._connection, scope).post(
-            ForgetReceipt, "forget", body=body, is_repeatable=dry_run
-        )
+        return self._of(scope).post(ForgetReceipt, "forget", body=body, is_repeatable=dry_run)
 
+    def _of(self, scope: str) -> Resource:
+        return Resource(self._connection, "scopes", parse_scope(scope))
 
-def _scoped(connection: ServerConnection, scope: str) -> Resource:
-    return Resource(connection, "scopes", parse_scope(scope))
-
-
-def _where(
-    connection: ServerConnection, scope: str | Sequence[str] | None, *, all_scopes: bool
-) -> tuple[Resource, dict[str, Any]]:
-    """Return what answers for one scope, several or all that the token covers; and which."""
-    if all_scopes:
-        check_all_scopes(scope)
-        return Resource(connection), {}
-    if isinstance(scope, str | None):
-        return _scoped(connection, scope or ""), {}
-    scopes = [parse_scope(name) for name in check_list(scope, "scope")]
-    return Resource(connection), {"scopes": scopes}
+    def _where(
+        self, scope: str | Sequence[str] | None, *, all_scopes: bool
+    ) -> tuple[Resource, dict[str, Any]]:
+        """Return what answers for one scope, several or all that the token covers; and which."""
+        if all_scopes:
+            check_all_scopes(scope)
+            return Resource(self._connection), {}
+        if isinstance(scope, str | None):
+            return self._of(scope or ""), {}
+        scopes = [parse_scope(name) for name in check_list(scope, "scope")]
+        return Resource(self._connection), {"scopes": scopes}
 
 
 def _session(session_id: str) -> str:

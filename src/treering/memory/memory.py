@@ -198,10 +198,7 @@ class Memory:
 
     def doubts(self, *, user: str | None = None) -> list[DoubtfulChange]:
         """Return the facts that may have ended an earlier one: ``settle`` decides about each."""
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            found = doubts_of(scope_memory, self._recorder)
+        found = self._scope_memory().fresh(lambda held: doubts_of(held, self._recorder))
         return [
             each for each in found if user is None or each.fact.user == check_name(user, "user")
         ]
@@ -372,11 +369,9 @@ class Memory:
 
     def fact(self, fact_id: str) -> Fact:
         """Return one fact in any state. Raise NotFound if there is none with this id."""
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            row = self._row(scope_memory, fact_id)
-            facts = facts_of(scope_memory, [row], self._recorder)
+        facts = self._scope_memory().fresh(
+            lambda held: facts_of(held, [self._row(held, fact_id)], self._recorder)
+        )
         if not facts:
             raise _unknown(fact_id, self.scope)
         return facts[0]
@@ -385,11 +380,9 @@ class Memory:
         """Return the ids of facts that start with ``prefix``, in any state."""
         check_text(prefix, "prefix")
         check_count(limit, "limit")
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            ids = sorted(fact for fact in scope_memory.fold.state.facts if fact.startswith(prefix))
-            return ids[:limit]
+        return self._scope_memory().fresh(
+            lambda held: sorted(fact for fact in held.fold.state.facts if fact.startswith(prefix))
+        )[:limit]
 
     def facts(
         self,
@@ -417,33 +410,29 @@ class Memory:
             limit=check_count(limit, "limit"),
             after=after,
         )
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            return listing.list_facts(scope_memory, query, self._recorder)
+        return self._scope_memory().fresh(
+            lambda held: listing.list_facts(held, query, self._recorder)
+        )
 
     def history(self, fact_id: str) -> list[FactChange]:
         """Return every change to a fact, in order. Raise NotFound if there is none with this id."""
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            return list(history_of(self._row(scope_memory, fact_id), self._store, scope_memory))
+        return self._scope_memory().fresh(
+            lambda held: list(history_of(self._row(held, fact_id), self._store, held))
+        )
 
     def facts_citing(self, event_id: str) -> list[Fact]:
         """Return the facts that cite an event."""
         cited = hashed(check_id(event_id))
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            rows = [row for row in scope_memory.fold.state.facts.values() if cited in row.cites]
-            return facts_of(scope_memory, rows, self._recorder)
+
+        def citing(held: ScopeMemory) -> list[Fact]:
+            rows = [row for row in held.fold.state.facts.values() if cited in row.cites]
+            return facts_of(held, rows, self._recorder)
+
+        return self._scope_memory().fresh(citing)
 
     def audit(self) -> FactAudit:
         """Return how reliable the memory is: counts by state, missing evidence, duplicates."""
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            return auditing.audit(scope_memory, self._recorder)
+        return self._scope_memory().fresh(lambda held: auditing.audit(held, self._recorder))
 
     # Episodes.
 
@@ -477,10 +466,7 @@ class Memory:
             limit=check_count(limit, "limit"),
             after=after,
         )
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            return listing.list_episodes(scope_memory, query)
+        return self._scope_memory().fresh(lambda held: listing.list_episodes(held, query))
 
     # Fading.
 
@@ -516,10 +502,7 @@ class Memory:
         return row
 
     def _named(self, fact_id: str, states: set[str]) -> FactRow:
-        scope_memory = self._scope_memory()
-        with scope_memory.lock.guard, scope_memory.lock:
-            scope_memory.refresh()
-            row = self._row(scope_memory, fact_id)
+        row = self._scope_memory().fresh(lambda held: self._row(held, fact_id))
         if row.state not in states:
             raise InvalidInput(
                 f"fact {fact_id} is {row.state}", hint="add it again if it is true after all"

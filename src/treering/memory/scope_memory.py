@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from treering.derive.memory_texts import memory_texts
 from treering.locks import Lock
@@ -32,6 +32,8 @@ WAITING_MAX: Final = 256
 """Facts that are indexed in a process alone before their words and vectors are stored."""
 _INDEXED: Final = frozenset({"current", "archived"})
 """The states of facts that are searched."""
+
+Result = TypeVar("Result")
 
 
 class ScopeMemory:
@@ -105,6 +107,12 @@ class ScopeMemory:
             self._unindexed = self._enter(list(dict.fromkeys([*self._unindexed, *touched])))
         state.touched.clear()
         self._is_refreshing = False
+
+    def fresh(self, work: Callable[[ScopeMemory], Result]) -> Result:
+        """Return what ``work`` makes of it, under the lock and after a refresh."""
+        with self.lock.guard, self.lock:
+            self.refresh()
+            return work(self)
 
     def save(self) -> None:
         """Save what was folded and indexed, for the next process."""
