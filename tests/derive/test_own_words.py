@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import treering
-from treering.derive.own_words import own_words
+from treering.derive.search_texts import own_words
 
 IDE = (
     "# Context from my IDE setup:\n\n## Active file: src/pay.ts\n\n## Open tabs:\n- pay.ts: src"

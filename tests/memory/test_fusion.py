@@ -12,9 +12,8 @@ from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
 from treering.memory.event_index import Passages, Whitening
-from treering.memory.fusion import FusionWeights, is_about_query, rank
+from treering.memory.fusion import FusionWeights, is_about_query, order_by_session, rank
 from treering.memory.lexical import Lexicon
-from treering.memory.session_order import order_by_session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

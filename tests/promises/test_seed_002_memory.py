@@ -12,7 +12,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.context.tokens import estimate
-from treering.derive.fading import strength
+from treering.memory.fading import strength
 from treering.memory.recall_result import WEIGHTS
 from treering.model.memories import EPISODES_DEFAULT, Category, episode_of
 from treering.model.sessions import GROUP_TOOLS

@@ -8,7 +8,6 @@ import msgspec
 
 from treering.derive.search_texts import event_texts, search_text
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
 from treering.ledger.derived import SAMPLE, Rules, compare_derived, find_stray
 from treering.ledger.exporting import write_export
@@ -18,7 +17,13 @@ from treering.ledger.scopes import scope_names
 from treering.ledger.search import catch_up
 from treering.ledger.search_meaning import masked
 from treering.ledger.spans import SpanBuilder
-from treering.ledger.verification import find_flaw, verify_part, with_coverage
+from treering.ledger.verification import (
+    check_anchor,
+    find_flaw,
+    verify_part,
+    with_coverage,
+    write_anchor,
+)
 from treering.memory.records import INDEX_NAMES
 from treering.model.arguments import checks_arguments
 from treering.model.receipts import VectorsReceipt, Verification

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from treering.context.texts import call_arguments, message_text, tool_output_text
 from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
-from treering.derive.own_words import own_words
 from treering.derive.project_commands import ShellCall, command_runs, is_piped
+from treering.derive.search_texts import own_words
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.lazy import lazy_pattern
 from treering.ledger.lineage import NO_END, Lineage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from treering.context.texts import message_text
-from treering.derive.own_words import own_words
+from treering.derive.search_texts import own_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from treering.memory.fusion import FusionWeights, Ranking, is_about_query, rank
+from treering.memory.fusion import FusionWeights, Ranking, is_about_query, order_by_session, rank
 from treering.memory.lexical import K1, B
-from treering.memory.session_order import order_by_session
 from treering.memory.vectors import all_dots, dots
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.memory.document_index import DocumentIndex
+    from treering.memory.fusion import SessionOrder
     from treering.memory.lexical import Lexicon
-    from treering.memory.session_order import SessionOrder
 
 SAMPLE_MAX: Final = 8_192
 """At most this many vectors are sampled, evenly."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.derive.fact_rows import hashed
-from treering.derive.fading import faded
 from treering.derive.memory_state import FactPayload, assertion_at, state_at
+from treering.memory.fading import faded
 from treering.model.memories import DoubtfulChange, Fact, FactChange
 from treering.model.sessions import LOGS
 

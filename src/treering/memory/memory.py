@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import BOTH_HOLD
 from treering.errors import DuplicateEvent, InvalidInput, NotFound, ReadOnly
-from treering.memory import auditing, fading, listing
+from treering.memory import fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
 from treering.memory.events import fact_change_event, recall_events
 from treering.memory.extraction import BUDGET_TOKENS, ConversationReader
@@ -432,7 +432,7 @@ class Memory:
 
     def audit(self) -> FactAudit:
         """Return how reliable the memory is: counts by state, missing evidence, duplicates."""
-        return self._scope_memory().fresh(lambda held: auditing.audit(held, self._recorder))
+        return self._scope_memory().fresh(lambda held: listing.audit(held, self._recorder))
 
     # Episodes.
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.memory_state import assertion_at, state_at, was_valid_at
 from treering.memory.fact_columns import CURRENT
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
+from treering.memory.fading import DAY_MS, RECENT_DAYS
 from treering.memory.hops import BEGINNINGS_MAX, FACTS_MAX, FactWalk
 from treering.memory.recall_episodes import recall_episodes
 from treering.memory.recall_query import searched_users

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from treering.context.texts import message_text
 from treering.derive.fact_rows import hashed
 from treering.derive.fact_sentences import sentences
-from treering.derive.own_words import own_words
+from treering.derive.search_texts import own_words
 from treering.derive.terms import terms
 from treering.memory.answer_order import order_answers
 from treering.memory.recall_episodes import outdated_facts, repeats

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import rounds
-from treering.derive.tone import EVENT_IDS_MAX, moods_in, tone
+from treering.context.narratives import moods_in, tone
+from treering.context.summaries import EVENT_IDS_MAX
 
 
 def sound(*texts: str) -> tuple[str, tuple[str, ...]]:

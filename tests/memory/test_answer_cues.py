@@ -1,6 +1,6 @@
 import pytest
 
-from treering.derive.answer_cues import answer_form, form_gain, is_question, speaker_in
+from treering.memory.answer_order import answer_form, form_gain, is_question, speaker_in
 
 JUNE_2025_MS = 1_749_600_000_000  # 2025-06-11
 PLAIN = "We moved to the flat above the bakery."
