@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
-from treering.derive.entity_log import changes_in, entity_states
-from treering.derive.reports import report_of
+from treering.derive.entity_log import GOALS, MEMORIES, SCHEDULES, changes_in, entity_states
+from treering.derive.reports import UsageFold, report_of
 from treering.derive.snapshots import EventCounter
 from treering.derive.turns import LaterEnds, TurnSplitter
-from treering.derive.usage import UsageFold
 from treering.derive.visible import LaterChanges, visible
 from treering.model.kinds import RUN_ENDS
 from treering.model.queries import SessionTally

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from derive.folds import goals, memories, schedules
 from derive.timelines import timeline, told
-from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
-from treering.derive.entity_log import SLACK, EntityLog, run_number
+from treering.derive.entity_log import GOALS, MEMORIES, SCHEDULES, SLACK, EntityLog, run_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,24 +2,29 @@
 
 A search by words reads all of the text, one by meaning the main content, in a few chunks. What
 editors and agents put around a user's own words in a message is not read as theirs: open files,
-reminders, rules of the project, output of local commands.
+reminders, rules of the project, output of local commands. Facts and episodes have texts of
+their own.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.lazy import lazy_pattern
+from treering.lazy import LazyModule, lazy_pattern
 from treering.model.kinds import ERASURE_KINDS, KINDS, STATE_KINDS
 from treering.model.search_words import spelt, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from treering.derive import claims
     from treering.model.events import Event, Header
+else:
+    claims = LazyModule("treering.derive.claims")
 
 TEXT_CHARACTERS_MAX: Final = 1_000_000
 """Per event, more than agents print. Of a longer text the beginning and the end are indexed."""
@@ -395,3 +400,39 @@ def _untagged(text: str) -> str:
         parts.append(text[start : opened.start()])
         start = len(text) if end < 0 else end + len(close)
     return "".join((*parts, text[start:]))
+
+
+WORDS_HELD: Final = 1_024
+
+
+def memory_texts(event: Event) -> list[str]:
+    """Return the texts by which a memory event is found; empty if it has none."""
+    content = event.payload if isinstance(event.payload, dict) else {}
+    if event.kind == "episode.written":
+        summary = content.get("summary")
+        return [" ".join([summary, *_topics(content)])] if isinstance(summary, str) else []
+    text = content.get("text")
+    return [fact_text(text)] if isinstance(text, str) and text else []
+
+
+def fact_text(text: str) -> str:
+    """Return the text of a fact with the name of its attribute.
+
+    A person who moved to a town has a residence, even if nobody says so.
+    """
+    attribute = claims.read_claim(text).attribute
+    return text if attribute is None else f"{text} {attribute}"
+
+
+@lru_cache(maxsize=WORDS_HELD)
+def asked_attributes(word: str) -> tuple[str, ...]:
+    """Return the names of the attributes that a word of a question asks for: a wife is a spouse."""
+    from treering.derive.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
+
+    named = (known_attribute(phrase) for phrase in (word, f"{word} in", f"{word} at", f"{word} as"))
+    return tuple(dict.fromkeys(name for name in named if name is not None and name != word))
+
+
+def _topics(content: dict[str, Any]) -> list[str]:
+    topics = content.get("topics")
+    return [topic for topic in topics if isinstance(topic, str)] if isinstance(topics, list) else []

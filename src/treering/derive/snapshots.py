@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
-from treering.derive.entity_log import EntityLog, run_number
+from treering.derive.entity_log import GOALS, MEMORIES, SCHEDULES, EntityLog, run_number
 from treering.derive.prices import prices_version
-from treering.derive.reports import REPORT, report_of
-from treering.derive.usage import SavedUsage, UsageFold
+from treering.derive.reports import REPORT, SavedUsage, UsageFold, report_of
 from treering.model.kinds import RUN_ENDS
 from treering.model.views import Counts
 

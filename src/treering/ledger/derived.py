@@ -11,8 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.memory_state import ROW_SORTS, MemoryState
-from treering.derive.memory_texts import memory_texts
-from treering.derive.search_texts import is_searchable
+from treering.derive.search_texts import is_searchable, memory_texts
 from treering.derive.snapshots import COUNTS, FOLDED
 from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
+from treering.derive.entity_log import GOALS, MEMORIES, SCHEDULES
 from treering.derive.reports import REPORT, report_of
 from treering.derive.snapshots import (
     COUNTS,

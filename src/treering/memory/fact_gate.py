@@ -15,7 +15,7 @@ from treering.derive.claims import claim_key, claim_slot, read_claim
 from treering.derive.fact_quality import judge_fact
 from treering.derive.fact_rows import hashed, number
 from treering.derive.memory_state import FactPayload
-from treering.derive.memory_texts import fact_text
+from treering.derive.search_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import DISPUTED, ChangeVerdict

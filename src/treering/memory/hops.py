@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.claims import read_claim
-from treering.derive.memory_texts import fact_text
+from treering.derive.search_texts import fact_text
 from treering.derive.terms import terms
 from treering.lazy import lazy_pattern
 

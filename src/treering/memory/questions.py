@@ -16,7 +16,7 @@ import msgspec
 from treering.derive.claim_words import word_set
 from treering.derive.fact_languages import foreign_attributes
 from treering.derive.fact_noise import is_filler
-from treering.derive.memory_texts import asked_attributes
+from treering.derive.search_texts import asked_attributes
 from treering.derive.terms import STOP_WORDS, terms
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from treering.derive.memory_texts import memory_texts
+from treering.derive.search_texts import memory_texts
 from treering.locks import Lock
 from treering.memory.alignment import Aligner
 from treering.memory.change_decision import ChangeJudge

@@ -12,7 +12,7 @@ from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.claims import USER, read_claim
-from treering.derive.memory_texts import fact_text
+from treering.derive.search_texts import fact_text
 from treering.derive.terms import terms
 from treering.memory.questions import parse_question
 from treering.memory.vectors import highest
