@@ -16,7 +16,13 @@ from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command, group, own_options
-from treering.surfaces.cli.finding import find_event, find_session, narrow_to_session, short_events
+from treering.surfaces.cli.finding import (
+    find_event,
+    find_session,
+    narrow_to_session,
+    short_events,
+    short_sessions,
+)
 from treering.surfaces.cli.ledgers import (
     of_all_scopes,
     open_existing,
@@ -234,8 +240,11 @@ def _redact_matching(
         session = narrow_to_session(ledger, scope, session_id)
         hits, elsewhere, is_cut = _matching(ledger, scope, words, session)
         events = counted(len(hits), "event") + (" or more" if is_cut else "")
-        short, mask = short_events(ledger, scope), Mask()
-        rows = [_preview(short.within(hit, "event_id"), mask) for hit in hits]
+        short, sessions, mask = short_events(ledger, scope), short_sessions(ledger, scope), Mask()
+        rows = [
+            _preview(sessions.within(short.within(hit, "event_id"), "session_id"), mask)
+            for hit in hits
+        ]
         if rows and not (dry_run or yes):
             if not _can_ask():
                 raise InvalidInput(

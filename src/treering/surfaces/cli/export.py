@@ -18,7 +18,7 @@ from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import open_session
+from treering.surfaces.cli.finding import open_to_read
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
 from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
@@ -78,7 +78,7 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 
 @command(
     "export",
-    scope="project",
+    scope="wide",
     short_help="Write one session to a file.",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
@@ -138,7 +138,7 @@ def export(
     else:
         _check_target(out, form, force=force)
     with open_to_ask() as ledger:
-        opened = open_session(ledger, scope, session)
+        opened = open_to_read(ledger, scope, session)
         example = f"session.{_SUFFIXES[form]}"
         target = (
             _posting(out)
@@ -150,7 +150,7 @@ def export(
                 ledger, opened, stream, form=form, with_payloads=held == "included"
             )
     receipt = SessionExport(
-        scope=scope,
+        scope=opened.scope,
         session_id=opened.session_id,
         format=form,
         out=out,

@@ -12,7 +12,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import with_short_ids
-from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
+from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.options import clamp, limit_option
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
@@ -50,12 +50,13 @@ def file_history(*, path: str, scope: Scope, limit: int) -> None:
     """
     forms = path_forms(path)
     touches: list[Touch] = []
-    more = False
+    more = is_new = False
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             with counting("indexing", "events") as progress:
                 touches, more = find_touches(ledger, scope, forms, clamp(limit), progress=progress)
             touches = with_short_ids(ledger, scope, touches)
+            is_new = not touches and is_unknown(ledger, scope)
         location = location_of(ledger)
     show(
         {
@@ -70,7 +71,7 @@ def file_history(*, path: str, scope: Scope, limit: int) -> None:
         page=lambda: (
             print_touches(scope, path, touches, more=more)
             if touches
-            else print_nothing(scope, path)
+            else print_nothing(scope, path, is_new=is_new)
         ),
     )
 
@@ -134,8 +135,11 @@ def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bo
     )
 
 
-def print_nothing(scope: Scope, path: str) -> None:
+def print_nothing(scope: Scope, path: str, *, is_new: bool) -> None:
     """Say that no tool call names a file, and what may help."""
+    if is_new:
+        say_unknown(scope)
+        return
     say(f"no tool call in scope {scope} names {printable(path)}")
     say("  try its last parts only, such as src/a.py, or treering search with its name")
     say("  only imported logs are searched; treering doctor lists the others")

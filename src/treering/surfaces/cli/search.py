@@ -16,7 +16,7 @@ from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import short_events, short_sessions
-from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
+from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.options import known_or_all, limit_option, scope_shown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
@@ -149,7 +149,7 @@ def search(
                 elsewhere = ledger.matches_elsewhere(
                     query, scope=scope, include_failed=include_failed, zone=typed_zone()
                 )
-                is_empty = not result.hits and not ledger.headers(scope, first=1).items
+                is_empty = not result.hits and is_unknown(ledger, scope)
         location = location_of(ledger)
     used = mode if result is None else result.mode
     show(
@@ -318,8 +318,7 @@ def print_nothing(
 ) -> None:
     """Say that nothing was found, and what may help."""
     if is_empty:
-        say(f"nothing is recorded in {scope_shown(scope)}: check its name")
-        say("  treering stats --by scope lists all scopes")
+        say_unknown(scope)
         say("  only imported logs are searched; treering doctor lists the others")
         return
     say(f"nothing in {scope_shown(scope)} matches: {one_line(query)}")

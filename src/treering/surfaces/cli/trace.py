@@ -26,10 +26,10 @@ from treering.surfaces.cli.ledgers import (
     catching_up,
     database_path,
     location_of,
-    nothing_found,
     open_existing,
     open_to_ask,
     read_span,
+    say_nothing_found,
     show_page,
     span_options,
 )
@@ -174,7 +174,7 @@ def _say_no_runs(
         say(f"no runs are recorded in scope {scope}: its sessions have turns, as imported ones do")
         say(f"  treering sessions show {latest[0].session_id} --scope {scope} lists them")
         return
-    say(nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there))
+    say_nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there)
 
 
 @command(
