@@ -15,7 +15,15 @@ from treering.errors import InvalidInput
 from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group, own_options
+from treering.surfaces.cli.declare import (
+    command,
+    group,
+    own_options,
+    parse_any_kind,
+    parse_time,
+    require,
+    session_option_named,
+)
 from treering.surfaces.cli.finding import (
     find_event,
     find_session,
@@ -30,7 +38,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     physically,
 )
-from treering.surfaces.cli.options import parse_any_kind, parse_time, require, session_option_named
 from treering.surfaces.cli.output import say, writing_output
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import TIME, Column, print_table

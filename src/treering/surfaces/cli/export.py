@@ -17,10 +17,9 @@ from treering.errors import InvalidInput
 from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, out_option
 from treering.surfaces.cli.finding import open_to_read
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
-from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import Mask, counted, items_of

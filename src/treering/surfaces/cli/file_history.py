@@ -10,10 +10,9 @@ import click
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import clamp, command, limit_option
 from treering.surfaces.cli.finding import with_short_ids
 from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
-from treering.surfaces.cli.options import clamp, limit_option
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches, spelt

@@ -29,7 +29,7 @@ from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
-from treering.surfaces.cli.options import known_or_all, require
+from treering.surfaces.cli.declare import known_or_all, require
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 from treering.surfaces.shared.texts import items_of, scope_names
 

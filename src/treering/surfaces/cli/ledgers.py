@@ -27,7 +27,7 @@ from treering.errors import (
     Unsupported,
 )
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.options import scope_shown
+from treering.surfaces.cli.declare import scope_shown
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import counted

@@ -11,11 +11,10 @@ import click
 import msgspec
 
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import command, group, parse_time
 from treering.surfaces.cli.facts.read import masked, print_facts
 from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
-from treering.surfaces.cli.options import parse_time
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.session_commands import scope_flag

@@ -11,7 +11,7 @@ from treering.errors import InvalidInput
 from treering.memory.recall_result import RecallResult
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, session_option_named
 from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
 from treering.surfaces.cli.ledgers import (
@@ -22,7 +22,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_ask,
     say_unknown,
 )
-from treering.surfaces.cli.options import session_option_named
 from treering.surfaces.cli.output import note, painted, say, say_painted
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 from treering.surfaces.shared.texts import Mask, counted, in_words, one_line, printable

@@ -14,10 +14,9 @@ from treering.model.scopes import Scope
 from treering.model.search_queries import parse_search
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, known_or_all, limit_option, scope_shown
 from treering.surfaces.cli.finding import short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
-from treering.surfaces.cli.options import known_or_all, limit_option, scope_shown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import folded, say_folded

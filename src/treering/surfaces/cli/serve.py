@@ -301,8 +301,7 @@ def mcp(*, scope: Scope, write: bool) -> None:
     # What is loaded lives as long as the process: to look through it for garbage again and again
     # takes a seventh of the time until the first answer.
     gc.disable()
-    from treering.surfaces.mcp.server import make_server  # noqa: PLC0415  (half a second)
-    from treering.surfaces.mcp.stdio import serve  # noqa: PLC0415
+    from treering.surfaces.mcp.server import make_server, serve  # noqa: PLC0415  (half a second)
     from treering.surfaces.mcp.toolbox import LateLedger, Toolbox  # noqa: PLC0415
 
     gc.freeze()

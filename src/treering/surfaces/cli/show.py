@@ -15,10 +15,9 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command
 from treering.surfaces.cli.finding import ShortIds, open_to_read, short_sessions
 from treering.surfaces.cli.ledgers import open_to_ask
-from treering.surfaces.cli.options import PAGE_ITEMS_MAX
 from treering.surfaces.cli.output import (
     FIELDS_VERSION,
     RECEIPT_VERSION,

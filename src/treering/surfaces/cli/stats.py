@@ -12,10 +12,9 @@ from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, known_or_all, scope_shown, session_option
 from treering.surfaces.cli.finding import find_session_anywhere, narrow_to_session
 from treering.surfaces.cli.ledgers import catching_up, open_to_ask
-from treering.surfaces.cli.options import known_or_all, scope_shown, session_option
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.tables import Column, print_filled
 from treering.surfaces.shared.statistics import (

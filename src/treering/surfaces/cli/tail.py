@@ -10,10 +10,9 @@ import msgspec
 
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command, parse_kinds, session_option
 from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
 from treering.surfaces.cli.ledgers import is_unknown, open_existing, say_unknown
-from treering.surfaces.cli.options import PAGE_ITEMS_MAX, parse_kinds, session_option
 from treering.surfaces.cli.output import (
     check_reader,
     is_terminal,

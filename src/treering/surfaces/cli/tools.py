@@ -16,7 +16,16 @@ from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import (
+    clamp,
+    command,
+    cursor_option,
+    group,
+    limit_option,
+    require,
+    session_option,
+    session_option_named,
+)
 from treering.surfaces.cli.finding import (
     find_calls,
     narrow_to_session,
@@ -35,14 +44,6 @@ from treering.surfaces.cli.ledgers import (
     say_nothing_found,
     show_page,
     span_options,
-)
-from treering.surfaces.cli.options import (
-    clamp,
-    cursor_option,
-    limit_option,
-    require,
-    session_option,
-    session_option_named,
 )
 from treering.surfaces.cli.output import painted, say_painted, writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded

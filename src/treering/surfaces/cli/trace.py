@@ -13,7 +13,16 @@ from treering.errors import InvalidInput
 from treering.model.queries import Page
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import (
+    clamp,
+    command,
+    cursor_option,
+    group,
+    limit_option,
+    out_option,
+    require,
+    session_option,
+)
 from treering.surfaces.cli.finding import (
     find_run_id,
     narrow_to_session,
@@ -32,14 +41,6 @@ from treering.surfaces.cli.ledgers import (
     say_nothing_found,
     show_page,
     span_options,
-)
-from treering.surfaces.cli.options import (
-    clamp,
-    cursor_option,
-    limit_option,
-    out_option,
-    require,
-    session_option,
 )
 from treering.surfaces.cli.output import (
     STANDARD,

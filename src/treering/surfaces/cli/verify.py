@@ -9,16 +9,16 @@ import click
 
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import fail, show, show_aside
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import session_or_text
-from treering.surfaces.cli.ledgers import database_path, is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.options import (
+from treering.surfaces.cli.declare import (
     anchor_option,
+    command,
     derived_option,
     out_option,
     require,
     session_id_option,
 )
+from treering.surfaces.cli.finding import session_or_text
+from treering.surfaces.cli.ledgers import database_path, is_on_server, of_all_scopes, open_existing
 from treering.surfaces.cli.output import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import counted

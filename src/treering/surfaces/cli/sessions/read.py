@@ -19,7 +19,14 @@ from treering.model.sessions import SESSION_STATES, SessionOutline
 from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Spent, TurnView, Usage
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import (
+    PAGE_ITEMS_MAX,
+    clamp,
+    command,
+    cursor_option,
+    known_or_all,
+    limit_option,
+)
 from treering.surfaces.cli.finding import open_to_read, short_sessions
 from treering.surfaces.cli.ledgers import (
     asking,
@@ -30,13 +37,6 @@ from treering.surfaces.cli.ledgers import (
     say_nothing_found,
     say_unknown,
     show_page,
-)
-from treering.surfaces.cli.options import (
-    PAGE_ITEMS_MAX,
-    clamp,
-    cursor_option,
-    known_or_all,
-    limit_option,
 )
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, say_folded
