@@ -88,7 +88,6 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "context",
     scope="wide",
-    short_help="Show what a model sees of a session.",
     examples="""
     treering context main:telegram:jo --scope acme/app --max-tokens 8000
     treering context main:telegram:jo --max-tokens 2000 --dialect anthropic --json

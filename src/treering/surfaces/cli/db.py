@@ -44,7 +44,6 @@ _MARGIN: Final = 12
     "db",
     keys=False,
     commands="init status grant revoke scrub",
-    short_help="Manage a ledger on PostgreSQL.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents
     treering db grant --role lyria --scope acme/app --set-password

@@ -130,7 +130,6 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
 @command(
     "redact",
     scope="named",
-    short_help="Erase the content of events or a session.",
     examples="""
     treering redact --event 01a1de94-e936 --scope acme/app
     treering redact --session s1 --scope acme/app --dry-run
@@ -506,7 +505,6 @@ def _retention_lines(
 @command(
     "forget",
     scope="project",
-    short_help="Erase one person from a scope.",
     examples="""
     treering forget --scope acme/app --user u1 --dry-run
     treering forget --scope acme/app --user u1 --yes

@@ -78,7 +78,6 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "export",
     scope="wide",
-    short_help="Write one session to a file.",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
     treering export main:tele --scope acme/app --format markdown --payload | less

@@ -32,7 +32,6 @@ ITEMS: Final = 20
 @command(
     "file-history",
     scope="project",
-    short_help="Show which tool calls touched a file, and why.",
     examples="""
     treering file-history src/a.py
     treering file-history a.py --scope acme/app --limit 50 --json

@@ -46,7 +46,6 @@ _DAY_MS: Final = 86_400_000
 @command(
     "import",
     scope="each",
-    short_help="Import the logs that agents have written.",
     examples="""
     treering import
     treering import --dry-run

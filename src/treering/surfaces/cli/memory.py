@@ -37,7 +37,6 @@ IDLE_MINUTES: Final = 30
 @group(
     "memory",
     commands="run",
-    short_help="Keep the memory up to date.",
     examples="""
     treering memory run --scope acme/app
     treering memory run --all-scopes --every 10m
@@ -188,7 +187,6 @@ NAMED_MAX: Final = 20
 @command(
     "fade",
     scope="project",
-    short_help="Archive facts that nobody has used for long.",
     examples="""
     treering fade --scope acme/app --dry-run
     treering fade --scope acme/app

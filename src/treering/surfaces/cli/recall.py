@@ -61,7 +61,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "recall",
     scope="project",
-    short_help="Recall facts, turns and episodes about a question.",
     examples="""
     treering recall where does jo live --scope acme/app --user jo
     treering recall --scope acme/app --user jo

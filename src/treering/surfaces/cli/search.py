@@ -91,7 +91,6 @@ class _Asking(Command):
     cls=_Asking,
     scope="wide",
     all_scopes="Search all scopes.",
-    short_help="Search what was said and done in a scope.",
     examples="""
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app

@@ -97,7 +97,6 @@ _SPEAKERS: Final = {"user": "cyan", "assistant": "green", "thinking": "bright_bl
 @command(
     "show",
     scope="wide",
-    short_help="Read one session, turn by turn.",
     examples="""
     treering show main:telegram:jo --scope acme/app
     treering show main:tele --scope acme/app --last 2 --payload

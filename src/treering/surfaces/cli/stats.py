@@ -90,7 +90,6 @@ _MODELS: Final = (
     "stats",
     scope="wide",
     all_scopes="Count all scopes.",
-    short_help="Show recent activity, and what changed.",
     examples="""
     treering stats --scope acme/app
     treering stats --scope acme/app --days 30 --json

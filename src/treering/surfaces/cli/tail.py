@@ -94,7 +94,6 @@ class Names:
 @command(
     "tail",
     scope="project",
-    short_help="Show the latest events; -f follows.",
     examples="""
     treering tail --scope acme/app
     treering tail -f --scope acme/app --kind tool.call,tool.result

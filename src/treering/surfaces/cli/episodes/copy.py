@@ -231,7 +231,6 @@ def _flag(scope: str) -> str:
 @command(
     "copy",
     scope="all",
-    short_help="Copy events from one ledger to another.",
     examples="""
     treering copy agents.db backup.db
     treering copy agents.db backup.db --scope acme/app
