@@ -33,7 +33,7 @@ from treering.model.envelopes import json_schema
 from treering.model.kinds import KINDS
 from treering.model.scopes import DEFAULT_RETENTION
 from treering.storage.sqlite import database, writer
-from treering.surfaces.cli import options
+from treering.surfaces.cli import declare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -383,7 +383,7 @@ def glossary_words() -> list[str]:
         codec.NESTING_MAX,
         queries.PAGE_ITEMS_MAX,
         queries.PAGE_ITEMS_DEFAULT,
-        options.PAGE_ITEMS_MAX,
+        declare.PAGE_ITEMS_MAX,
         writer.GROUP_EVENTS_MAX,
         erasure.ROUND_EVENTS_MAX,
         database.READERS_MAX,

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from treering.formats.records import RECORD_BYTES_MAX, json_pieces, read_records
-from treering.formats.records.lines import NUL_RUN_MIN, RawLines
+from treering.formats.records import (
+    NUL_RUN_MIN,
+    RECORD_BYTES_MAX,
+    RawLines,
+    json_pieces,
+    read_records,
+)
 from treering.formats.records.values import STEPS_MAX
 from treering.model.codec import NESTING_MAX, canonical
 

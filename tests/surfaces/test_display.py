@@ -23,10 +23,17 @@ from treering.surfaces.pages.blocks import (
     TextBlock,
 )
 from treering.surfaces.pages.blocks_html import PageLinks, blocks_html, entry_html
-from treering.surfaces.pages.diffs import changes_in, diff_block, recorded_change, unified
 from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped, picture_facts
 from treering.surfaces.pages.styles import code_lines, plain_text, terminal_lines
-from treering.surfaces.pages.tool_blocks import ToolContent, exit_code, tool_blocks
+from treering.surfaces.pages.tool_blocks import (
+    ToolContent,
+    changes_in,
+    diff_block,
+    exit_code,
+    recorded_change,
+    tool_blocks,
+    unified,
+)
 from treering.surfaces.pages.transcripts import TurnHead, pieces, read_cover, whole
 from treering.surfaces.pages.wording import clean
 from treering.surfaces.shared.texts import Mask

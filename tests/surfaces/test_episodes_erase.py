@@ -280,6 +280,14 @@ def test_what_matches_is_shown_before_it_is_redacted(herons: CommandLine) -> Non
     assert "blue" in herons("episodes", "query", "--scope", "s").out
 
 
+def test_a_preview_shows_short_ids(cli: CommandLine) -> None:
+    cli.append(session_id="5c0375b4-57a5-4f26-b12d-d022ee4e51b7", summary="a blue heron")
+
+    shown = cli("redact", "--matching", "heron", "--scope", "s", "--dry-run").out
+
+    assert "  5c0375b4  " in shown
+
+
 def test_the_same_words_in_other_sessions_are_pointed_out(herons: CommandLine) -> None:
     words = ("redact", "--matching", "blue heron", "--session", "a", "--scope", "s")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from treering.errors import InvalidScope
-from treering.surfaces.cli.options import SCOPE_VARIABLE, find_scope, project_scope
+from treering.surfaces.cli.declare import SCOPE_VARIABLE, find_scope, project_scope
 
 if TYPE_CHECKING:
     from pathlib import Path

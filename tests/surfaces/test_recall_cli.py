@@ -34,7 +34,7 @@ def test_what_is_recalled_comes_with_its_score_why_and_evidence(facts: CommandLi
     assert lines[3].strip() == "→ treering facts show fact-peanuts --scope acme/app"
     assert lines[-2:] == [
         "1 fact and 1 turn of scope acme/app for jo",
-        "  nothing was recorded: --record counts it as used",
+        "  not counted as used: add --record if it is",
     ]
 
 

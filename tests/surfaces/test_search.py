@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surfaces.command_line import CommandLine
 
 ALL = ("--scope", "voyages")
+SESSION = "harbour 1"
 
 
 @pytest.fixture
@@ -295,6 +296,51 @@ def test_all_scopes_are_searched_where_the_folder_is_of_no_known_project(
     assert counted["scope"] is None
     assert tides("sessions", "list").out.splitlines()[-1].endswith(" of all scopes")
     assert tides("stats").out.startswith("all scopes, ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", SESSION),
+        ("sessions", "show", SESSION),
+        ("sessions", "tree", SESSION),
+        ("context", SESSION, "--max-tokens", "2000"),
+        ("export", SESSION, "--format", "markdown"),
+        ("stats", "--session", SESSION),
+    ],
+)
+def test_a_session_is_found_in_any_scope_where_the_folder_is_of_no_known_project(
+    tides: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "nowhere"
+    folder.mkdir()
+    named = tides(*words, *IN).out
+    monkeypatch.chdir(folder)
+
+    guessed = tides(*words)
+
+    assert (guessed.status, guessed.out) == (0, named)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tail",),
+        ("trace", "list"),
+        ("tools", "list"),
+        ("tools", "stats"),
+        ("sessions", "tree"),
+        ("file-history", "a.py"),
+        ("recall", "tide"),
+    ],
+)
+def test_where_nothing_is_recorded_the_answer_says_how_to_list_all_scopes(
+    tides: CommandLine, words: tuple[str, ...]
+) -> None:
+    lines = tides(*words, "--scope", "acme/nowhere").out.splitlines()
+
+    assert lines[0].endswith(": check its name")
+    assert lines[1:] == ["  treering stats --by scope lists all scopes"]
 
 
 def test_a_named_scope_is_searched_alone_and_matches_elsewhere_are_counted(

@@ -258,6 +258,7 @@ def test_redacted_calls_take_no_part_and_the_list_says_so(cli: CommandLine) -> N
 
     assert cli("tools", "list", "--scope", "s").out == (
         "no tool calls are recorded in scope s (redacted calls are not counted): check its name\n"
+        "  treering stats --by scope lists all scopes\n"
     )
 
 

@@ -75,6 +75,5 @@ def test_numbers_are_said_in_few_words() -> None:
     assert amounts == ["800", "18.9 k", "485 k", "7.6 M"]
     hits = called("finder", "[hitsText(0, 3, true), hitsText(1, 3, false), hitsText(0, 0, true)]")
     assert hits == ["1 of 3", "2 of 3+", "not found"]
-    assert called("finder", "[firstHit([4, 9], 5), firstHit([4, 9], 50)]") == [1, 0]
     assert called("live", "[0, 1, 99].map(waitOf)") == [500, 1000, 8000]
     assert called("growth", "[10, 100000].map(mapPause)") == [1200, 10_000]

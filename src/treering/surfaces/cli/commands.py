@@ -159,6 +159,7 @@ class LazyGroup(_Shown, click.Group):
             return None
         module, _, name = address.partition(":")
         command: click.Command = getattr(import_module(module), name)
+        command.short_help = self._summaries.get(cmd_name, command.short_help)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

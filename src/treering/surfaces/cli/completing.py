@@ -76,8 +76,8 @@ def _scopes(ledger: Ledger, _: click.Context) -> Iterator[tuple[str, str, str]]:
 
 
 def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
+    from treering.surfaces.cli.declare import find_scope  # noqa: PLC0415  (it offers scopes)
     from treering.surfaces.cli.finding import short_sessions  # noqa: PLC0415
-    from treering.surfaces.cli.options import find_scope  # noqa: PLC0415  (it offers scopes)
 
     scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
     short = short_sessions(ledger, scope)
@@ -86,8 +86,8 @@ def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str
 
 
 def _runs(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
+    from treering.surfaces.cli.declare import find_scope  # noqa: PLC0415
     from treering.surfaces.cli.finding import short_runs  # noqa: PLC0415
-    from treering.surfaces.cli.options import find_scope  # noqa: PLC0415
 
     scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
     short = short_runs(ledger, scope)

@@ -20,7 +20,6 @@ _LOADING: Final = "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
 
 @command(
     "completion",
-    short_help="Print the completion script for your shell.",
     examples="""
     eval "$(treering completion bash)"
     treering completion zsh > ~/.zfunc/_treering

@@ -11,7 +11,7 @@ from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_run, complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import find_run_id, open_session, short_events
+from treering.surfaces.cli.finding import find_run_id, open_to_read, short_events
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import painted, say, say_painted, writing_output
 from treering.surfaces.cli.tables import Column, print_table
@@ -87,8 +87,7 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
 
 @command(
     "context",
-    scope="project",
-    short_help="Show what a model sees of a session.",
+    scope="wide",
     examples="""
     treering context main:telegram:jo --scope acme/app --max-tokens 8000
     treering context main:telegram:jo --max-tokens 2000 --dialect anthropic --json
@@ -117,7 +116,7 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
 def context(
     *,
     session: str,
-    scope: Scope,
+    scope: Scope | None,
     explain: bool,
     full: bool,
     private: bool,
@@ -134,7 +133,8 @@ def context(
     _check(budget, shown=shown, turn=turn, run_id=run_id)
     mask = None if private else Mask()
     with open_existing() as ledger:
-        opened = open_session(ledger, scope, session)
+        opened = open_to_read(ledger, scope, session)
+        scope = opened.scope
         body = {"scope": scope, "session_id": opened.session_id, "private": private}
         if shown:
             times = find_shown(ledger, opened, turn=turn, run_id=run_id)

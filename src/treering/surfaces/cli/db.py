@@ -11,9 +11,8 @@ import click
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import command, group, resolve_scope
 from treering.surfaces.cli.ledgers import database_path, open_existing
-from treering.surfaces.cli.options import resolve_scope
 from treering.surfaces.cli.output import note
 from treering.surfaces.shared.texts import counted
 
@@ -45,7 +44,6 @@ _MARGIN: Final = 12
     "db",
     keys=False,
     commands="init status grant revoke scrub",
-    short_help="Manage a ledger on PostgreSQL.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents
     treering db grant --role lyria --scope acme/app --set-password

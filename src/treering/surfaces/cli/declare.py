@@ -2,7 +2,7 @@
 
 ``@command`` adds ``--scope`` and ``--global`` by the scope rule, ``--keys``, ``--json``, ``--db``
 and ``--utc``, and hands the function its ``scope``. What the function returns is printed: a
-receipt as JSON, or its lines for people.
+receipt as JSON, or its lines for people. Options that several commands have are declared here.
 """
 
 from __future__ import annotations
@@ -10,26 +10,265 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
-from treering.errors import InvalidInput, InvalidScope
-from treering.surfaces.cli.commands import Command, LazyGroup
-from treering.surfaces.cli.completing import complete_scope
-from treering.surfaces.cli.options import (
-    EVERYWHERE,
-    JSON,
-    KEYS,
-    SCOPE_VARIABLE,
-    find_scope,
-    resolve_scope,
-)
+from treering.errors import InvalidInput, InvalidKind, InvalidScope
+from treering.lazy import LazyModule
+from treering.model.fields import check_name, check_time
+from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
+from treering.model.scopes import GLOBAL, Scope, parse_scope
+from treering.surfaces.cli.commands import Command, Invocation, LazyGroup
+from treering.surfaces.cli.completing import complete_scope, complete_session
+from treering.surfaces.shared.times import TIMES_HINT, milliseconds, use_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import difflib
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from treering.model.scopes import Scope
+    from treering.ledger.ledger import Ledger
+else:
+    difflib = LazyModule("difflib")
+
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+Read = TypeVar("Read")
+
+PAGE_ITEMS_MAX: Final = 500
+SCOPE_VARIABLE: Final = "TREERING_SCOPE"
+_ECHO_CHARACTERS_MAX: Final = 60
+JSON: Final = click.Option(
+    ["--json"], is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
+)
+include_payload_option = click.option(
+    "--include-payload",
+    "--payload",
+    "include_payload",
+    is_flag=True,
+    help="Include private payloads, as stored.",
+)
+"""The common spelling, beside the one of the episodes commands."""
+cursor_option = click.option(
+    "--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor."
+)
+anchor_option = click.option(
+    "--anchor", "anchor_file", metavar="FILE", help="Also compare with this anchor."
+)
+derived_option = click.option(
+    "--derived", is_flag=True, help="Also compare derived data with the events."
+)
+
+
+def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    invocation = context.find_object(Invocation)  # None while a shell completes a line
+    if value is not None and invocation is not None:
+        invocation.database = value
+
+
+def _remember_keys(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    invocation = context.find_object(Invocation)
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; name a folder, or omit it", context)
+    if value is not None and invocation is not None:
+        invocation.keys = value
+
+
+def _use_utc(_context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        use_utc()
+
+
+EVERYWHERE: Final = (
+    click.Option(
+        ["--db"],
+        metavar="LEDGER",
+        expose_value=False,
+        callback=_remember_database,
+        help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
+    ),
+    click.Option(
+        ["--utc"],
+        is_flag=True,
+        expose_value=False,
+        callback=_use_utc,
+        help="Show times in UTC. Default: TREERING_TZ, else local time.",
+    ),
+)
+"""Options of every command and every group."""
+KEYS: Final = click.Option(
+    ["--keys"],
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_remember_keys,
+    help="The key folder. Default: TREERING_KEYS, else one in your configuration folder.",
+)
+
+
+def out_option(text: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Return ``--out``, which is required unless it has a default."""
+    given = {"required": True} if default is None else {"default": default}
+    return click.option("--out", "-o", metavar="FILE", help=text, **given)
+
+
+def limit_option(
+    default: int,
+    maximum: int = PAGE_ITEMS_MAX,
+    *,
+    text: str = "Items in a page",
+    flag: str = "--limit",
+) -> Callable[[Decorated], Decorated]:
+    """Return ``--limit``; read it with ``clamp``."""
+    text = f"{text}, 1 to {maximum}. Default: {default}."
+    return click.option(flag, type=int, default=default, metavar="N", help=text)
+
+
+def session_option_named(
+    *names: str, text: str = "Only this session."
+) -> Callable[[Decorated], Decorated]:
+    """Return the option that names a session, which a shell completes."""
+    return click.option(*names, metavar="ID", shell_complete=complete_session, help=text)
+
+
+session_option = session_option_named("--session", "session_id")
+session_id_option = session_option_named("--session-id", "--session", "session_id")
+"""The common spelling, after the one of the episodes commands."""
+
+
+def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
+    """Return the scope that was named. Raises InvalidScope: nothing falls back to all scopes."""
+    if scope is None or not scope.strip():
+        if is_global:
+            return GLOBAL
+        raise InvalidScope(
+            "scope is required (or pass --global)", hint="name one, as in --scope acme/app"
+        )
+    name = parse_scope(scope)
+    if is_global and name != GLOBAL:
+        raise InvalidScope(
+            "--global cannot be combined with non-global --scope", hint="drop one of the two"
+        )
+    return name
+
+
+def require(text: str | None, field: str, *, hint: str | None = None) -> str:
+    """Return the name given for ``field``. Raises InvalidInput if it is blank or unusable."""
+    if text is None or not text.strip():
+        raise InvalidInput(f"{field} is required", hint=hint or f"pass --{field.replace('_', '-')}")
+    return check_name(text, field)
+
+
+def parse_time(text: str | None) -> int | None:
+    """Return the milliseconds since 1970 of ``3d``, a date, or a number; a fraction is cut off.
+
+    Raise InvalidInput for anything else.
+    """
+    if text is None:
+        return None
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    try:
+        number = _whole(text)
+    except (ValueError, OverflowError) as error:
+        time_ms = milliseconds(text.strip(), now_ms=now_ms())
+        if time_ms is None:
+            raise InvalidInput(
+                f"invalid ts_ms: {text[:_ECHO_CHARACTERS_MAX]}", hint=TIMES_HINT
+            ) from error
+        number = time_ms
+    return check_time(number)
+
+
+def parse_episode_kind(text: str | None) -> str:
+    """Return one of the seven kinds that ``episodes append`` records."""
+    name = (text or "").strip().lower()
+    if name not in EPISODE_KINDS:
+        raise InvalidKind(
+            f"invalid type: {name[:_ECHO_CHARACTERS_MAX] or '<empty>'};"
+            f" allowed: {', '.join(EPISODE_KINDS)}",
+            hint="pass one of them, as in --type conversation.user",
+        )
+    return name
+
+
+def parse_kinds(texts: Iterable[str]) -> list[str]:
+    """Return the kinds named in ``texts``, each a comma-separated list; each kind once."""
+    names = (name for text in texts for name in text.split(",") if name.strip())
+    return list(dict.fromkeys(kind for name in names for kind in _read(stored_kinds, name)))
+
+
+def parse_any_kind(text: str) -> str:
+    """Return the stored name of a kind. Raises InvalidKind in the words of the command line."""
+    return _read(parse_kind, text).name
+
+
+def _read(read: Callable[[str], Read], text: str) -> Read:
+    try:
+        return read(text)
+    except InvalidKind as error:
+        name = text.strip().lower()[:_ECHO_CHARACTERS_MAX]
+        near = difflib.get_close_matches(name, KINDS, n=2)
+        raise InvalidKind(
+            f"invalid type: {name or '<empty>'}",
+            hint=f"did you mean {' or '.join(near)}?"
+            if near
+            else f"use a type such as {', '.join(EPISODE_KINDS)}",
+        ) from error
+
+
+def clamp(limit: int) -> int:
+    """Return ``limit`` within the bounds of a page."""
+    return max(1, min(limit, PAGE_ITEMS_MAX))
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+def find_scope(scope: str | None, *, is_global: bool) -> Scope:
+    """Return the scope that was named, here or in the environment, else the project's."""
+    named = os.environ.get(SCOPE_VARIABLE)
+    if scope is not None or is_global:
+        return resolve_scope(scope, is_global=is_global)
+    if named is not None and named.strip():
+        return parse_scope(named)
+    return project_scope(Path.cwd())
+
+
+def known_or_all(ledger: Ledger, scope: Scope | None) -> Scope | None:
+    """Return the scope to read; None for all, if nothing is recorded of the folder's project."""
+    given = click.get_current_context().params
+    is_named = given["scope"] or given["is_global"] or os.environ.get(SCOPE_VARIABLE, "").strip()
+    if scope is None or is_named or ledger.headers(scope, first=1).items:
+        return scope
+    return None
+
+
+def scope_shown(scope: str | None) -> str:
+    """Return which scopes were read, for people."""
+    return "all scopes" if scope is None else f"scope {scope}"
+
+
+def project_scope(folder: Path) -> Scope:
+    """Return the scope of the project that ``folder`` is part of: its git remote, else its name.
+
+    Raises InvalidScope if that cannot name a scope.
+    """
+    from treering.capture.projects import project_name  # noqa: PLC0415  (not for --help)
+
+    name = project_name(folder)
+    try:
+        return parse_scope(name)
+    except InvalidScope as error:
+        raise InvalidScope(
+            f"scope is required: {name!r}, the name of this folder, cannot be one",
+            hint=f"name one, as in --scope acme/app, or set {SCOPE_VARIABLE}",
+        ) from error
+
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 ScopeRule = Literal["project", "wide", "optional", "named", "required", "all", "each"]

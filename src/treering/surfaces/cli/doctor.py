@@ -86,7 +86,6 @@ _MARGIN: Final = max(map(len, LEVELS)) + 2
 @command(
     "doctor",
     scope="optional",
-    short_help="Find problems, and say how to fix them.",
     examples="""
     treering doctor
     treering doctor --quick --json

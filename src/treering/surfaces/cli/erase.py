@@ -15,8 +15,22 @@ from treering.errors import InvalidInput
 from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group, own_options
-from treering.surfaces.cli.finding import find_event, find_session, narrow_to_session, short_events
+from treering.surfaces.cli.declare import (
+    command,
+    group,
+    own_options,
+    parse_any_kind,
+    parse_time,
+    require,
+    session_option_named,
+)
+from treering.surfaces.cli.finding import (
+    find_event,
+    find_session,
+    narrow_to_session,
+    short_events,
+    short_sessions,
+)
 from treering.surfaces.cli.ledgers import (
     of_all_scopes,
     open_existing,
@@ -24,7 +38,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     physically,
 )
-from treering.surfaces.cli.options import parse_any_kind, parse_time, require, session_option_named
 from treering.surfaces.cli.output import say, writing_output
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import TIME, Column, print_table
@@ -117,7 +130,6 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
 @command(
     "redact",
     scope="named",
-    short_help="Erase the content of events or a session.",
     examples="""
     treering redact --event 01a1de94-e936 --scope acme/app
     treering redact --session s1 --scope acme/app --dry-run
@@ -234,8 +246,11 @@ def _redact_matching(
         session = narrow_to_session(ledger, scope, session_id)
         hits, elsewhere, is_cut = _matching(ledger, scope, words, session)
         events = counted(len(hits), "event") + (" or more" if is_cut else "")
-        short, mask = short_events(ledger, scope), Mask()
-        rows = [_preview(short.within(hit, "event_id"), mask) for hit in hits]
+        short, sessions, mask = short_events(ledger, scope), short_sessions(ledger, scope), Mask()
+        rows = [
+            _preview(sessions.within(short.within(hit, "event_id"), "session_id"), mask)
+            for hit in hits
+        ]
         if rows and not (dry_run or yes):
             if not _can_ask():
                 raise InvalidInput(
@@ -490,7 +505,6 @@ def _retention_lines(
 @command(
     "forget",
     scope="project",
-    short_help="Erase one person from a scope.",
     examples="""
     treering forget --scope acme/app --user u1 --dry-run
     treering forget --scope acme/app --user u1 --yes

@@ -17,10 +17,9 @@ from treering.errors import InvalidInput
 from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import open_session
+from treering.surfaces.cli.declare import command, out_option
+from treering.surfaces.cli.finding import open_to_read
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
-from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import Mask, counted, items_of
@@ -78,8 +77,7 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 
 @command(
     "export",
-    scope="project",
-    short_help="Write one session to a file.",
+    scope="wide",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
     treering export main:tele --scope acme/app --format markdown --payload | less
@@ -138,7 +136,7 @@ def export(
     else:
         _check_target(out, form, force=force)
     with open_to_ask() as ledger:
-        opened = open_session(ledger, scope, session)
+        opened = open_to_read(ledger, scope, session)
         example = f"session.{_SUFFIXES[form]}"
         target = (
             _posting(out)
@@ -150,7 +148,7 @@ def export(
                 ledger, opened, stream, form=form, with_payloads=held == "included"
             )
     receipt = SessionExport(
-        scope=scope,
+        scope=opened.scope,
         session_id=opened.session_id,
         format=form,
         out=out,

@@ -10,10 +10,9 @@ import click
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import clamp, command, limit_option
 from treering.surfaces.cli.finding import with_short_ids
-from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import clamp, limit_option
+from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches, spelt
@@ -33,7 +32,6 @@ ITEMS: Final = 20
 @command(
     "file-history",
     scope="project",
-    short_help="Show which tool calls touched a file, and why.",
     examples="""
     treering file-history src/a.py
     treering file-history a.py --scope acme/app --limit 50 --json
@@ -50,12 +48,13 @@ def file_history(*, path: str, scope: Scope, limit: int) -> None:
     """
     forms = path_forms(path)
     touches: list[Touch] = []
-    more = False
+    more = is_new = False
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             with counting("indexing", "events") as progress:
                 touches, more = find_touches(ledger, scope, forms, clamp(limit), progress=progress)
             touches = with_short_ids(ledger, scope, touches)
+            is_new = not touches and is_unknown(ledger, scope)
         location = location_of(ledger)
     show(
         {
@@ -70,7 +69,7 @@ def file_history(*, path: str, scope: Scope, limit: int) -> None:
         page=lambda: (
             print_touches(scope, path, touches, more=more)
             if touches
-            else print_nothing(scope, path)
+            else print_nothing(scope, path, is_new=is_new)
         ),
     )
 
@@ -134,8 +133,11 @@ def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bo
     )
 
 
-def print_nothing(scope: Scope, path: str) -> None:
+def print_nothing(scope: Scope, path: str, *, is_new: bool) -> None:
     """Say that no tool call names a file, and what may help."""
+    if is_new:
+        say_unknown(scope)
+        return
     say(f"no tool call in scope {scope} names {printable(path)}")
     say("  try its last parts only, such as src/a.py, or treering search with its name")
     say("  only imported logs are searched; treering doctor lists the others")

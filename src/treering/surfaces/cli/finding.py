@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from treering.errors import NotFound
+from treering.errors import NotFound, TreeringError
 from treering.lazy import LazyModule, lazy_pattern
 from treering.model.fields import COUNT_MAX
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
-from treering.surfaces.cli.options import require
+from treering.surfaces.cli.declare import known_or_all, require
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 from treering.surfaces.shared.texts import items_of, scope_names
 
@@ -455,7 +455,7 @@ def find_session(ledger: Ledger, scope: Scope, text: str) -> str:
 
     Raise NotFound if there is none, or if several match.
     """
-    name = require(text, "session", hint="name the session before the options")
+    name = _session_name(text)
     whole = _whole(ledger, scope, name)
     if whole is None:
         raise _unknown_session(ledger, scope, name)
@@ -467,17 +467,17 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
 
     Raise NotFound if there is none, or if several match.
     """
-    scopes = [Scope(name) for name in scope_names(ledger)]
-    matches = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]
+    name = _session_name(text)
+    matches = list(_whole_anywhere(ledger, name))
     if len(matches) == 1:
         return matches[0]
     if not matches:
         raise NotFound(
-            f"no session {text} in any scope",
+            f"no session {name} in any scope",
             hint="treering sessions list --all-scopes shows them",
         )
     raise NotFound(
-        f"{len(matches)} scopes have a session {text}",
+        f"{len(matches)} scopes have a session {name}",
         hint=f"name one with --scope: {some_of([scope for scope, _ in matches])}",
     )
 
@@ -500,6 +500,12 @@ def short_sessions(ledger: Ledger, scope: Scope) -> ShortIds:
     return for_people(lambda: ledger.session_ids(scope))
 
 
+def open_to_read(ledger: Ledger, scope: Scope | None, text: str) -> Session:
+    """Return a handle on the same, in any scope if nothing is recorded of the folder's project."""
+    scope = known_or_all(ledger, scope)
+    return open_session(ledger, *((scope, text) if scope else find_session_anywhere(ledger, text)))
+
+
 def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
     """Return a handle on the session that is named, as its agent and its user."""
     from treering.ledger.records import AGENT  # noqa: PLC0415  (not for --help)
@@ -507,6 +513,16 @@ def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
     name = find_session(ledger, scope, text)
     outline = ledger.session(name, scope=scope, agent=AGENT).outline()
     return ledger.session(name, scope=scope, agent=outline.agent or AGENT, user=outline.user)
+
+
+def _session_name(text: str) -> str:
+    return require(text, "session", hint="name the session before the options")
+
+
+def _whole_anywhere(ledger: Ledger, name: str) -> Iterator[tuple[Scope, str]]:
+    for scope in map(Scope, scope_names(ledger)):
+        if whole := _whole(ledger, scope, name):
+            yield scope, whole
 
 
 def _whole(ledger: Ledger, scope: Scope, name: str) -> str | None:
@@ -522,14 +538,16 @@ def _unknown_session(ledger: Ledger, scope: Scope, text: str) -> NotFound:
     ]
     begun = [name for name in latest if name.startswith(text)]
     near = begun[:2] or difflib.get_close_matches(text, latest, n=2)
-    listing = f"treering sessions list --scope {scope} shows them"
+    message = f"no session {text} in scope {scope}" if latest else f"scope {scope} has no sessions"
     if near:
-        return NotFound(
-            f"no session {text} in scope {scope}", hint=f"did you mean {' or '.join(near)}?"
-        )
+        return NotFound(message, hint=f"did you mean {' or '.join(near)}?")
+    # Who is held to one scope may not look into others.
+    with contextlib.suppress(TreeringError):
+        for other, _ in _whole_anywhere(ledger, text):
+            return NotFound(message, hint=f"scope {other} has it: add --scope {other}")
     if not latest:
-        return NotFound(f"scope {scope} has no sessions", hint="check its name, and --db")
-    return NotFound(f"no session {text} in scope {scope}", hint=listing)
+        return NotFound(message, hint="check its name, and --db")
+    return NotFound(message, hint=f"treering sessions list --scope {scope} shows them")
 
 
 def find_fact(memory: Memory, text: str) -> Fact:

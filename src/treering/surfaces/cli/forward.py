@@ -72,7 +72,6 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
     "forward",
     scope="project",
     all_scopes="Forward all scopes, including new ones.",
-    short_help="Send events to a webhook, a collector or NATS.",
     examples="""
     treering forward webhook https://example.org/hooks/treering --secret-file hook.secret
     treering forward otlp http://localhost:4318 --all-scopes

@@ -18,9 +18,8 @@ from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
 from treering.model.intakes import NOT_A_LOG
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, find_scope
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
-from treering.surfaces.cli.options import find_scope
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting, transferring
 from treering.surfaces.cli.tables import Column, print_table
@@ -47,7 +46,6 @@ _DAY_MS: Final = 86_400_000
 @command(
     "import",
     scope="each",
-    short_help="Import the logs that agents have written.",
     examples="""
     treering import
     treering import --dry-run

@@ -46,7 +46,6 @@ _dry_run = click.option(
 @command(
     "install",
     keys=False,
-    short_help="Install hooks, or the MCP server, in an agent.",
     examples="""
     treering install claude-code --dry-run
     treering install claude-code
@@ -109,7 +108,6 @@ def install(
 @command(
     "uninstall",
     keys=False,
-    short_help="Remove those hooks, or the server, from an agent.",
     examples="""
     treering uninstall claude-code --dry-run
     treering uninstall claude-code

@@ -27,7 +27,7 @@ from treering.errors import (
     Unsupported,
 )
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.options import scope_shown
+from treering.surfaces.cli.declare import scope_shown
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import counted
@@ -356,16 +356,29 @@ def location_of(ledger: Ledger | None) -> str | None:
     return None if ledger is None else shown(database_path())
 
 
-def nothing_found(
+def say_nothing_found(
     nouns: str, scope: Scope | None, *, is_filtered: bool, is_there: bool, remark: str = ""
-) -> str:
-    """Return what to say where nothing was found."""
+) -> None:
+    """Say that nothing was found."""
+    nothing = f"no {nouns} are recorded"
     if not is_there:
-        return f"no {nouns} are recorded in {scope_shown(scope)}"
-    if is_filtered:
-        return (
-            f"no {nouns} of {scope_shown(scope)} match{remark}: drop a filter, or check the names"
-        )
-    if scope is None:
-        return f"no {nouns} are recorded{remark}"
-    return f"no {nouns} are recorded in scope {scope}{remark}: check its name"
+        say(f"{nothing} in {scope_shown(scope)}")
+    elif is_filtered:
+        of = scope_shown(scope)
+        say(f"no {nouns} of {of} match{remark}: drop a filter, or check the names")
+    elif scope is None:
+        say(f"{nothing}{remark}")
+    else:
+        say(f"{nothing} in scope {scope}{remark}: check its name")
+        say("  treering stats --by scope lists all scopes")
+
+
+def is_unknown(ledger: Ledger, scope: Scope) -> bool:
+    """Return whether nothing at all is recorded in a scope."""
+    return not ledger.headers(scope, first=1).items
+
+
+def say_unknown(scope: Scope | None) -> None:
+    """Say that nothing at all is recorded in a scope."""
+    say(f"nothing is recorded in {scope_shown(scope)}: check its name")
+    say("  treering stats --by scope lists all scopes")

@@ -11,7 +11,7 @@ import click
 from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
 from treering.surfaces.cli.completing import COMPLETION_VARIABLE
-from treering.surfaces.cli.options import EVERYWHERE, KEYS
+from treering.surfaces.cli.declare import EVERYWHERE, KEYS
 from treering.surfaces.cli.output import (
     drop_unwritten,
     escape_unencodable,

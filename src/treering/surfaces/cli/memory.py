@@ -11,11 +11,10 @@ import click
 import msgspec
 
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import command, group, parse_time
 from treering.surfaces.cli.facts.read import masked, print_facts
 from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
-from treering.surfaces.cli.options import parse_time
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.session_commands import scope_flag
@@ -38,7 +37,6 @@ IDLE_MINUTES: Final = 30
 @group(
     "memory",
     commands="run",
-    short_help="Keep the memory up to date.",
     examples="""
     treering memory run --scope acme/app
     treering memory run --all-scopes --every 10m
@@ -189,7 +187,6 @@ NAMED_MAX: Final = 20
 @command(
     "fade",
     scope="project",
-    short_help="Archive facts that nobody has used for long.",
     examples="""
     treering fade --scope acme/app --dry-run
     treering fade --scope acme/app

@@ -64,7 +64,6 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     "mirror",
     scope="project",
     all_scopes="Mirror all scopes, including new ones.",
-    short_help="Mirror events in Parquet files, for treering query.",
     examples="""
     treering mirror parquet /srv/agents.mirror --all-scopes
     treering mirror parquet mirror --scope acme/app --once
@@ -126,7 +125,6 @@ def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
 @command(
     "query",
     scope="all",
-    short_help="Query a mirror in SQL.",
     examples="""
     treering query --mirror mirror "SELECT model, sum(total_tokens) FROM usage GROUP BY model"
     treering query --mirror mirror --csv "FROM tool_calls WHERE status = 'failed'" > failed.csv

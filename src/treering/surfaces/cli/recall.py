@@ -11,11 +11,17 @@ from treering.errors import InvalidInput
 from treering.memory.recall_result import RecallResult
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, session_option_named
 from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
-from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
-from treering.surfaces.cli.options import session_option_named
+from treering.surfaces.cli.ledgers import (
+    asking,
+    is_unknown,
+    location_of,
+    open_existing,
+    open_to_ask,
+    say_unknown,
+)
 from treering.surfaces.cli.output import note, painted, say, say_painted
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 from treering.surfaces.shared.texts import Mask, counted, in_words, one_line, printable
@@ -55,7 +61,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "recall",
     scope="project",
-    short_help="Recall facts, turns and episodes about a question.",
     examples="""
     treering recall where does jo live --scope acme/app --user jo
     treering recall --scope acme/app --user jo
@@ -98,12 +103,14 @@ def recall(*, words: Sequence[str], scope: Scope, as_of: str | None, **asked: An
     """
     question = _question(words, as_of, **asked)
     answer: RecallAnswer | None = None
+    is_new = False
     with asking(_open_to_record if question.record else open_to_ask) as ledger:
         if ledger is not None:
             answer = answer_to(ledger, scope, question)
+            is_new = not answer.recalled.ids and is_unknown(ledger, scope)
         location = location_of(ledger)
     body = {"scope": scope, "ledger": location, **_fields(question, answer)}
-    show(body, page=lambda: _print_answer(scope, question, answer))
+    show(body, page=lambda: _print_answer(scope, question, answer, is_new=is_new))
 
 
 def _question(
@@ -155,9 +162,13 @@ def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
     return fields
 
 
-def _print_answer(scope: Scope, question: Question, answer: RecallAnswer | None) -> None:
+def _print_answer(
+    scope: Scope, question: Question, answer: RecallAnswer | None, *, is_new: bool
+) -> None:
     if question.block:
         _print_block(answer)
+    elif is_new:
+        say_unknown(scope)
     elif answer is None or not (answer.ids or answer.recalled.turn_hits):
         print_nothing(scope, question, [] if answer is None else answer.recalled.notes)
     else:
@@ -201,7 +212,7 @@ def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> No
         say(
             "  counted as used"
             if answer.event_id
-            else "  nothing was recorded: --record counts it as used"
+            else "  not counted as used: add --record if it is"
         )
 
 

@@ -14,10 +14,9 @@ from treering.model.scopes import Scope
 from treering.model.search_queries import parse_search
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, known_or_all, limit_option, scope_shown
 from treering.surfaces.cli.finding import short_events, short_sessions
-from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import known_or_all, limit_option, scope_shown
+from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import folded, say_folded
@@ -92,7 +91,6 @@ class _Asking(Command):
     cls=_Asking,
     scope="wide",
     all_scopes="Search all scopes.",
-    short_help="Search what was said and done in a scope.",
     examples="""
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app
@@ -149,7 +147,7 @@ def search(
                 elsewhere = ledger.matches_elsewhere(
                     query, scope=scope, include_failed=include_failed, zone=typed_zone()
                 )
-                is_empty = not result.hits and not ledger.headers(scope, first=1).items
+                is_empty = not result.hits and is_unknown(ledger, scope)
         location = location_of(ledger)
     used = mode if result is None else result.mode
     show(
@@ -318,8 +316,7 @@ def print_nothing(
 ) -> None:
     """Say that nothing was found, and what may help."""
     if is_empty:
-        say(f"nothing is recorded in {scope_shown(scope)}: check its name")
-        say("  treering stats --by scope lists all scopes")
+        say_unknown(scope)
         say("  only imported logs are searched; treering doctor lists the others")
         return
     say(f"nothing in {scope_shown(scope)} matches: {one_line(query)}")

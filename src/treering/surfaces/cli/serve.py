@@ -45,7 +45,6 @@ PORT_DEFAULT: Final = 8720
 
 @command(
     "serve",
-    short_help="Serve the ledger and its viewer over HTTP, with live events.",
     examples="""
     treering serve
     treering serve --port 0 --json
@@ -211,7 +210,6 @@ HOST: Final = "127.0.0.1"
 @command(
     "view",
     scope="all",
-    short_help="Look at everything in a browser, while it happens.",
     examples="""
     treering view
     treering view 3f9c01ab
@@ -277,7 +275,6 @@ def _path(ledger: Ledger, scope: Scope | None, session: str | None) -> str:
     "mcp",
     scope="project",
     json=False,
-    short_help="Serve the record of a project to an agent (MCP).",
     examples="""
     treering mcp
     treering mcp --scope acme/app --write
@@ -301,8 +298,7 @@ def mcp(*, scope: Scope, write: bool) -> None:
     # What is loaded lives as long as the process: to look through it for garbage again and again
     # takes a seventh of the time until the first answer.
     gc.disable()
-    from treering.surfaces.mcp.server import make_server  # noqa: PLC0415  (half a second)
-    from treering.surfaces.mcp.stdio import serve  # noqa: PLC0415
+    from treering.surfaces.mcp.server import make_server, serve  # noqa: PLC0415  (half a second)
     from treering.surfaces.mcp.toolbox import LateLedger, Toolbox  # noqa: PLC0415
 
     gc.freeze()
@@ -349,7 +345,6 @@ def default_token_file() -> Path:
 
 @group(
     "tokens",
-    short_help="Create and remove tokens for treering serve.",
     keys=False,
     db=False,
     commands="add list_ remove",

@@ -15,10 +15,9 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import ShortIds, open_session, short_sessions
+from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command
+from treering.surfaces.cli.finding import ShortIds, open_to_read, short_sessions
 from treering.surfaces.cli.ledgers import open_to_ask
-from treering.surfaces.cli.options import PAGE_ITEMS_MAX
 from treering.surfaces.cli.output import (
     FIELDS_VERSION,
     RECEIPT_VERSION,
@@ -97,8 +96,7 @@ _SPEAKERS: Final = {"user": "cyan", "assistant": "green", "thinking": "bright_bl
 
 @command(
     "show",
-    scope="project",
-    short_help="Read one session, turn by turn.",
+    scope="wide",
     examples="""
     treering show main:telegram:jo --scope acme/app
     treering show main:tele --scope acme/app --last 2 --payload
@@ -123,7 +121,7 @@ _SPEAKERS: Final = {"user": "cyan", "assistant": "green", "thinking": "bright_bl
 def show_transcript(
     *,
     session: str,
-    scope: Scope,
+    scope: Scope | None,
     payload: bool,
     full: bool,
     turn: int | None,
@@ -143,11 +141,11 @@ def show_transcript(
     if full and not payload:
         raise InvalidInput("--full needs --payload", hint="add --payload")
     with open_to_ask() as ledger:
-        opened = open_session(ledger, scope, session)
+        opened = open_to_read(ledger, scope, session)
         cover = read_cover(ledger, opened)
         extent = _extent(opened, cover, turn=turn, last=last)
         parts = pieces(ledger, opened, extent, with_payloads=payload)
-        short = short_sessions(ledger, scope)
+        short = short_sessions(ledger, opened.scope)
         showing = Showing(cover=cover, mask=Mask(), with_payloads=payload, full=full, short=short)
         if invocation().as_json:
             with writing_output():

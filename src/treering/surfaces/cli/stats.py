@@ -12,10 +12,9 @@ from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import narrow_to_session
+from treering.surfaces.cli.declare import command, known_or_all, scope_shown, session_option
+from treering.surfaces.cli.finding import find_session_anywhere, narrow_to_session
 from treering.surfaces.cli.ledgers import catching_up, open_to_ask
-from treering.surfaces.cli.options import known_or_all, scope_shown, session_option
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.tables import Column, print_filled
 from treering.surfaces.shared.statistics import (
@@ -91,7 +90,6 @@ _MODELS: Final = (
     "stats",
     scope="wide",
     all_scopes="Count all scopes.",
-    short_help="Show recent activity, and what changed.",
     examples="""
     treering stats --scope acme/app
     treering stats --scope acme/app --days 30 --json
@@ -111,7 +109,7 @@ _MODELS: Final = (
 @click.option(
     "--by",
     type=click.Choice(["day", "scope"]),
-    help="One row for each day, or for each scope that you may see.",
+    help="A row for each day, or for each scope: by default, for each project.",
 )
 def stats(
     *,
@@ -151,9 +149,7 @@ def _narrow(
     scope = known_or_all(ledger, scope)
     if scope is not None:
         return scope, narrow_to_session(ledger, scope, session_id)
-    if session_id is not None:
-        raise InvalidInput("--session needs a scope", hint="name it with --scope")
-    return None, None
+    return (None, None) if session_id is None else find_session_anywhere(ledger, session_id)
 
 
 def _show_rows(
@@ -194,7 +190,9 @@ def _days(period: Period) -> Iterator[Period]:
         since = until + 1
         if since > period.until_ms:
             return
-    raise InvalidInput(f"more than {DAYS_LISTED_MAX} days", hint="choose a shorter period")
+    raise InvalidInput(
+        f"--by day lists up to {DAYS_LISTED_MAX} days", hint="choose a shorter period, or drop --by"
+    )
 
 
 def _period(days: int | None, since: str | None, until: str | None) -> Period:

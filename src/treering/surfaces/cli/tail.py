@@ -10,14 +10,14 @@ import msgspec
 
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command, parse_kinds, session_option
 from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
-from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.options import PAGE_ITEMS_MAX, parse_kinds, session_option
+from treering.surfaces.cli.ledgers import is_unknown, open_existing, say_unknown
 from treering.surfaces.cli.output import (
     check_reader,
     is_terminal,
     painted,
+    say,
     say_painted,
     status_of,
     writing_output,
@@ -94,7 +94,6 @@ class Names:
 @command(
     "tail",
     scope="project",
-    short_help="Show the latest events; -f follows.",
     examples="""
     treering tail --scope acme/app
     treering tail -f --scope acme/app --kind tool.call,tool.result
@@ -136,7 +135,8 @@ def tail(
         headers = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
-            _print_all(wanted, headers, mask, Names(ledger, wanted, headers))
+            is_new = not headers and is_unknown(ledger, scope)
+            _print_all(wanted, headers, mask, Names(ledger, wanted, headers), is_new=is_new)
             return
         try:
             with writing_output():
@@ -186,7 +186,9 @@ def _both(headers: Sequence[Header], coming: Iterator[Header], shown: set[str]) 
             yield header
 
 
-def _print_all(wanted: Wanted, headers: Sequence[Header], mask: Mask, names: Names) -> None:
+def _print_all(
+    wanted: Wanted, headers: Sequence[Header], mask: Mask, names: Names, *, is_new: bool
+) -> None:
     items = [_item(header, mask) for header in headers]
     body = {
         "scope": wanted.scope,
@@ -195,13 +197,16 @@ def _print_all(wanted: Wanted, headers: Sequence[Header], mask: Mask, names: Nam
         "items": items,
         "masked": mask.masked,
     }
-    nothing = f"no such events are recorded in scope {wanted.scope}"
 
-    def lines() -> Iterator[str]:
-        yield from (_line(header, mask, names) for header in headers)
-        yield from () if headers else [nothing]
+    def page() -> None:
+        for header in headers:
+            say_painted(_line(header, mask, names))
+        if is_new:
+            say_unknown(parse_scope(wanted.scope))
+        elif not headers:
+            say(f"no such events are recorded in scope {wanted.scope}")
 
-    show(body, page=lambda: [*map(say_painted, lines())])
+    show(body, page=page)
 
 
 def _item(header: Header, mask: Mask) -> dict[str, Any]:

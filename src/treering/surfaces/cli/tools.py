@@ -16,7 +16,16 @@ from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import (
+    clamp,
+    command,
+    cursor_option,
+    group,
+    limit_option,
+    require,
+    session_option,
+    session_option_named,
+)
 from treering.surfaces.cli.finding import (
     find_calls,
     narrow_to_session,
@@ -30,21 +39,13 @@ from treering.surfaces.cli.ledgers import (
     asking,
     catching_up,
     location_of,
-    nothing_found,
     open_to_ask,
     read_span,
+    say_nothing_found,
     show_page,
     span_options,
 )
-from treering.surfaces.cli.options import (
-    clamp,
-    cursor_option,
-    limit_option,
-    require,
-    session_option,
-    session_option_named,
-)
-from treering.surfaces.cli.output import painted, say, say_painted, writing_output
+from treering.surfaces.cli.output import painted, say_painted, writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
 from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import clock, duration, moment
@@ -271,11 +272,10 @@ def _with_whole_ids(
 
 def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
     remark = " (redacted calls are not counted)"
-    text = nothing_found(
-        "tool calls", scope, is_filtered=is_filtered, is_there=is_there, remark=remark
-    )
     with writing_output():
-        say(text)
+        say_nothing_found(
+            "tool calls", scope, is_filtered=is_filtered, is_there=is_there, remark=remark
+        )
 
 
 class CallFilters(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,16 @@ from treering.errors import InvalidInput
 from treering.model.queries import Page
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import (
+    clamp,
+    command,
+    cursor_option,
+    group,
+    limit_option,
+    out_option,
+    require,
+    session_option,
+)
 from treering.surfaces.cli.finding import (
     find_run_id,
     narrow_to_session,
@@ -26,20 +35,12 @@ from treering.surfaces.cli.ledgers import (
     catching_up,
     database_path,
     location_of,
-    nothing_found,
     open_existing,
     open_to_ask,
     read_span,
+    say_nothing_found,
     show_page,
     span_options,
-)
-from treering.surfaces.cli.options import (
-    clamp,
-    cursor_option,
-    limit_option,
-    out_option,
-    require,
-    session_option,
 )
 from treering.surfaces.cli.output import (
     STANDARD,
@@ -174,7 +175,7 @@ def _say_no_runs(
         say(f"no runs are recorded in scope {scope}: its sessions have turns, as imported ones do")
         say(f"  treering sessions show {latest[0].session_id} --scope {scope} lists them")
         return
-    say(nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there))
+    say_nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there)
 
 
 @command(

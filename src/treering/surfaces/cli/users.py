@@ -44,7 +44,6 @@ Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 @group(
     "users",
     commands="list_ resolve link unlink merge unmerge",
-    short_help="Link handles to people, and merge people.",
     examples="""
     treering users list --scope acme/app
     treering users link jo telegram @jo_lisbon --scope acme/app

@@ -9,16 +9,16 @@ import click
 
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import fail, show, show_aside
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import session_or_text
-from treering.surfaces.cli.ledgers import database_path, is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.options import (
+from treering.surfaces.cli.declare import (
     anchor_option,
+    command,
     derived_option,
     out_option,
     require,
     session_id_option,
 )
+from treering.surfaces.cli.finding import session_or_text
+from treering.surfaces.cli.ledgers import database_path, is_on_server, of_all_scopes, open_existing
 from treering.surfaces.cli.output import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import counted
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 @command(
     "verify",
     scope="all",
-    short_help="Prove that no recorded event was changed.",
     examples="""
     treering verify
     treering verify --anchor monday.anchor
@@ -63,7 +62,6 @@ def verify(
 @command(
     "anchor",
     keys=False,
-    short_help="Write an anchor, to verify against later.",
     examples="""
     treering anchor --out monday.anchor
     treering verify --anchor monday.anchor
@@ -149,7 +147,6 @@ def prove(
 
 @command(
     "verify-bundle",
-    short_help="Check a bundle of treering export, without a ledger.",
     examples="""
     treering verify-bundle share.zip
     treering verify-bundle share.zip --root 9f2c…
@@ -252,7 +249,6 @@ def verify_episodes(
 
 @command(
     "rebuild",
-    short_help="Rebuild all derived data.",
     examples="""
     treering rebuild
     treering rebuild --vectors

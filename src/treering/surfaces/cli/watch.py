@@ -70,7 +70,6 @@ class WatchSummary(msgspec.Struct):
 @command(
     "watch",
     scope="each",
-    short_help="Follow agents' logs, and import what is new.",
     examples="""
     treering watch
     treering watch --once

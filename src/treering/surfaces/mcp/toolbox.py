@@ -45,8 +45,8 @@ WORDS_MAX: Final = 10
 EVIDENCE_MAX: Final = 5
 """Events named for a fact or an episode; the first ones say enough."""
 _NO_MATCH: Final = (
-    "nothing matches: in mode words every word must occur; use fewer words, a prefix such as"
-    " deploy*, or mode hybrid"
+    "nothing matches: no event has any of the words; try others, a prefix such as deploy*, or mode"
+    " hybrid"
 )
 _NO_LEDGER: Final = "nothing is recorded yet: run treering import, or treering watch"
 

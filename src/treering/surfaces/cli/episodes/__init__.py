@@ -17,7 +17,6 @@ _OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
 
 @group(
     "episodes",
-    short_help="Work with single events, at a low level.",
     commands="""
     episodes.write:append episodes.read:query episodes.read:replay episodes.read:search
     redact=erase:redact_episodes gc=erase:gc_episodes verify=verify:verify_episodes

@@ -13,7 +13,7 @@ from treering.errors import InvalidInput, InvalidScope
 from treering.ledger.jsonl import OpeningLine, decode_line
 from treering.model.scopes import GLOBAL, parse_scope
 from treering.surfaces.cli.commands import fail, invocation, show, show_aside
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, out_option, require, session_id_option
 from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import (
     database_path,
@@ -22,7 +22,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     shown,
 )
-from treering.surfaces.cli.options import out_option, require, session_id_option
 from treering.surfaces.cli.output import STANDARD, input_stream, note, output_stream
 from treering.surfaces.cli.progress import counting, filling, measuring
 from treering.surfaces.shared.texts import counted
@@ -232,7 +231,6 @@ def _flag(scope: str) -> str:
 @command(
     "copy",
     scope="all",
-    short_help="Copy events from one ledger to another.",
     examples="""
     treering copy agents.db backup.db
     treering copy agents.db backup.db --scope acme/app

@@ -17,11 +17,9 @@ from treering.model.events import REDACTED, Event, Header
 from treering.model.queries import Query
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import session_or_text
-from treering.surfaces.cli.ledgers import open_if_there
-from treering.surfaces.cli.options import (
+from treering.surfaces.cli.declare import (
     clamp,
+    command,
     cursor_option,
     include_payload_option,
     limit_option,
@@ -30,6 +28,8 @@ from treering.surfaces.cli.options import (
     require,
     session_id_option,
 )
+from treering.surfaces.cli.finding import session_or_text
+from treering.surfaces.cli.ledgers import open_if_there
 from treering.surfaces.cli.output import painted, say
 from treering.surfaces.cli.tables import TIME, Column, print_table
 from treering.surfaces.shared.texts import counted, one_line, printable

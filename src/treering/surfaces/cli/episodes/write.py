@@ -22,10 +22,16 @@ from treering.model.events import NewEvent
 from treering.model.fields import check_id, check_summary
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command, scope_options
+from treering.surfaces.cli.declare import (
+    command,
+    parse_episode_kind,
+    parse_time,
+    require,
+    resolve_scope,
+    scope_options,
+)
 from treering.surfaces.cli.episodes.read import ITEM_SCHEMA
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, open_to_write, shown
-from treering.surfaces.cli.options import parse_episode_kind, parse_time, require, resolve_scope
 from treering.surfaces.cli.output import STANDARD, read_input
 from treering.surfaces.shared.texts import counted
 

@@ -12,7 +12,6 @@ from treering.surfaces.cli.declare import group
     facts.write:reject facts.write:review facts.read:history facts.write:audit
     facts.write:extract
     """,
-    short_help="List, add, accept and reject facts.",
     examples="""
     treering facts list --scope acme/app --user jo
     treering facts add "Prefers tabs over spaces" --scope acme/app --user jo

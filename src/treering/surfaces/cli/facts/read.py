@@ -13,10 +13,9 @@ from treering.model.memories import CATEGORIES, FACT_STATES, Fact
 from treering.model.queries import Page
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import clamp, command, cursor_option, limit_option
 from treering.surfaces.cli.finding import find_fact, short_events, short_facts
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask, show_page
-from treering.surfaces.cli.options import clamp, cursor_option, limit_option
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, print_table
 from treering.surfaces.shared.session_commands import scope_flag, show_command

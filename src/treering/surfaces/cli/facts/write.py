@@ -13,7 +13,7 @@ from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_D
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, session_option_named
 from treering.surfaces.cli.facts.read import masked, print_learned
 from treering.surfaces.cli.finding import (
     ShortIds,
@@ -30,7 +30,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_ask,
     open_to_write,
 )
-from treering.surfaces.cli.options import session_option_named
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.session_commands import scope_flag
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.memory.ports import Extractor
     from treering.model.memories import DoubtfulChange, ExtractReceipt, FactAudit, LearnResult
-    from treering.surfaces.cli.options import Decorated
+    from treering.surfaces.cli.declare import Decorated
 
 
 _LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})

@@ -11,10 +11,9 @@ from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import command, parse_time, require
 from treering.surfaces.cli.finding import find_event, open_session
 from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
-from treering.surfaces.cli.options import parse_time, require
 from treering.surfaces.cli.output import say, writing_output
 from treering.surfaces.shared.texts import counted, one_line
 from treering.surfaces.shared.times import parse_age

@@ -19,22 +19,24 @@ from treering.model.sessions import SESSION_STATES, SessionOutline
 from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Spent, TurnView, Usage
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import find_session, open_session, short_sessions
-from treering.surfaces.cli.ledgers import (
-    asking,
-    location_of,
-    nothing_found,
-    open_existing,
-    read_span,
-    show_page,
-)
-from treering.surfaces.cli.options import (
+from treering.surfaces.cli.declare import (
     PAGE_ITEMS_MAX,
     clamp,
+    command,
     cursor_option,
     known_or_all,
     limit_option,
+)
+from treering.surfaces.cli.finding import open_to_read, short_sessions
+from treering.surfaces.cli.ledgers import (
+    asking,
+    is_unknown,
+    location_of,
+    open_existing,
+    read_span,
+    say_nothing_found,
+    say_unknown,
+    show_page,
 )
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, say_folded
@@ -181,7 +183,7 @@ def _say_nothing(
 ) -> None:
     is_there = ledger is not None
     remark = "" if has_states else " (pruned ones are left out)"
-    say(nothing_found("sessions", scope, is_filtered=is_filtered, is_there=is_there, remark=remark))
+    say_nothing_found("sessions", scope, is_filtered=is_filtered, is_there=is_there, remark=remark)
     if not is_filtered and scope is not None:
         say(f'an agent starts one by recording in it: ledger.session("s1", scope="{scope}", …)')
 
@@ -248,12 +250,17 @@ def tree(*, session: str | None, scope: Scope) -> None:
     """
     members: list[Member] = []
     is_cut = False
+    is_new = False
     opening: AbstractContextManager[Ledger | None]
     # Naming a session implies that the ledger exists.
     opening = asking(open_existing) if session is None else open_existing()
     with opening as ledger:
         if ledger is not None:
+            if session is not None:
+                opened = open_to_read(ledger, scope, session)
+                scope, session = opened.scope, opened.session_id
             members, is_cut = _asked(ledger, scope, session)
+            is_new = not members and is_unknown(ledger, scope)
             short = short_sessions(ledger, scope)
             members = [
                 msgspec.structs.replace(member, session=short.within(member.session, "session_id"))
@@ -275,7 +282,7 @@ def tree(*, session: str | None, scope: Scope) -> None:
             "is_cut": is_cut,
             "sessions": listed,
         },
-        page=lambda: _print(scope, members, is_cut=is_cut),
+        page=lambda: say_unknown(scope) if is_new else _print(scope, members, is_cut=is_cut),
     )
 
 
@@ -302,7 +309,7 @@ def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Memb
             agent = forked.pop(outline.session_id, Family(session=outline))
             subagents.setdefault(outline.spawned_by or "", []).append(agent)
     if session is not None:
-        name = find_session(ledger, scope, session)
+        name = session
         while name in outlines and (above := outlines[name].spawned_by) in outlines:
             name = above or ""
         return list(members_of(ledger.family(scope, name), subagents)), False
@@ -408,7 +415,7 @@ _FORKS: Final = (
 
 @command(
     "show",
-    scope="project",
+    scope="wide",
     short_help="Show one session.",
     examples="""
     treering sessions show main:telegram:jo --scope acme/app
@@ -423,15 +430,16 @@ _FORKS: Final = (
     metavar="N",
     help=f"The last N turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
 )
-def show_session(*, session: str, scope: Scope, last: int) -> None:
+def show_session(*, session: str, scope: Scope | None, last: int) -> None:
     """Show an overview of SESSION: state, last turns, goals, schedules, cost and forks.
 
     Turns are shortened: treering show reads them in full, treering context shows what a model
     sees. Failed and undone turns are marked; the model does not see them.
     """
     with open_existing() as ledger:
-        sheet = sheet_of(ledger, open_session(ledger, scope, session), last=last, mask=Mask())
-        short = short_sessions(ledger, scope)
+        opened = open_to_read(ledger, scope, session)
+        sheet = sheet_of(ledger, opened, last=last, mask=Mask())
+        short = short_sessions(ledger, opened.scope)
         forks = [short.within(fork, "session_id") for fork in sheet.forks]
         sheet = msgspec.structs.replace(sheet, forks=forks)
     turns = [{"number": turn.number, **msgspec.structs.asdict(turn.turn)} for turn in sheet.turns]

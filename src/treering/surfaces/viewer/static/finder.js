@@ -10,9 +10,6 @@ export const hitsText = (at, count, isAll) => {
   return `${at + 1} of ${count}${isAll ? "" : "+"}`;
 };
 
-/** Which hit comes first at or after an event. Pure. @param {number[]} hits @param {number} seq */
-export const firstHit = (hits, seq) => Math.max(hits.findIndex((hit) => hit >= seq), 0);
-
 /**
  * @param {{ main: HTMLElement, place: HTMLElement, base: string, scope: string, signal: AbortSignal,
  *   jump: (seq: number) => Promise<void>, changed: (params: Record<string, string | null>) => void }} how
