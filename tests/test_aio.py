@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import subprocess
+import sys
 import threading
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import TYPE_CHECKING, Any, Final, assert_type
 
 import pytest
 
 import make_aio_types
 from builders import ELSEWHERE, HERE, said
+from children import Child
 from effort import PATIENCE_S
 from treering import aio
 from treering.errors import Closed, NotFound
@@ -198,6 +201,27 @@ def test_neither_calls_nor_the_end_of_a_ledger_wait_for_followers(tmp_path: Path
         await followers[0].aclose()
 
     run(work())
+
+
+LEFT: Final = """
+import asyncio, sys
+from treering import aio
+
+async def follow():
+    async for _ in ledger.follow("a/b"):
+        pass
+
+loop = asyncio.new_event_loop()
+ledger = loop.run_until_complete(aio.open(sys.argv[1])._open())
+task = loop.create_task(follow())
+loop.run_until_complete(asyncio.sleep(0.05))
+"""
+
+
+def test_a_process_that_leaves_its_loop_and_a_follower_ends(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", LEFT, str(tmp_path / "a.db")]
+    with Child(arguments, stderr=subprocess.DEVNULL) as left:
+        assert left.wait(PATIENCE_S) == 0
 
 
 def test_the_loop_goes_on_while_the_ledger_waits(tmp_path: Path) -> None:

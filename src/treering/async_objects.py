@@ -15,7 +15,6 @@ import inspect
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
@@ -29,7 +28,7 @@ from treering.ledger.ledger import Ledger
 from treering.ledger.sessions import Session
 from treering.memory.identity import UserIdentities
 from treering.memory.memory import Memory
-from treering.spine.off_loop import Lanes, off_loop
+from treering.spine.off_loop import DaemonThread, Lanes, off_loop
 from treering.spine.runs import Run, ToolCall
 from treering.spine.tool_functions import current_run
 
@@ -191,7 +190,7 @@ class AsyncItems(Generic[Item]):
         self._lane = self if lane is None else lane
         self._make = make
         self._stop = stop
-        self._thread = None if stop is None else ThreadPoolExecutor(1)
+        self._thread = None if stop is None else DaemonThread()
         self._iterator: Iterator[Item] | None = None
         self._items: deque[Item] = deque()
         self._ended = False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import treering
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, traces
 from concurrency.processes import Colleague, check_order
 from treering.errors import Busy, LedgerMoved
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from treering.ledger.ledger import Ledger
+    from treering.storage import Mode
 
 COUNT: Final = "SELECT count(*) FROM episodic_events"
 LIMIT_S: Final = 60
@@ -339,6 +341,28 @@ def test_whoever_comes_when_the_log_was_removed_undoes_nothing_and_is_not_undone
     with open_ledger(path) as again:
         assert event_ids(again) == acknowledged
         assert again.admin.verify().intact
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_whoever_comes_while_somebody_else_has_the_removed_log_is_told(
+    path: Path, mode: Mode
+) -> None:
+    with open_ledger(path) as ledger:
+        ledger.append([said("first", event_id="first")])
+    with open_ledger(path) as ledger:
+        ledger.append([said("second", event_id="second")])
+        Path(f"{path}-wal").unlink()
+
+        with pytest.raises(Busy, match=r"the log of .* was removed"):
+            opened_and_read(path, mode)
+
+        ledger.append([said("third", event_id="third")])
+        assert opened_and_read(path, mode) == ["first", "second", "third"]
+
+
+def opened_and_read(path: Path, mode: Mode) -> list[str]:
+    with treering.open(path, mode=mode) as ledger:
+        return event_ids(ledger)
 
 
 @pytest.mark.parametrize("look", [look_with_sqlite3, look_with_program])

@@ -89,3 +89,23 @@ def test_two_that_have_the_ledger_open_take_turns_in_one_run(
     session = ledger.session("s1", scope=HERE, agent="lyria")
     assert numbers(session, "r1") == [*range(1, 19), 30, 31]
     assert ledger.admin.verify().intact
+
+
+def test_a_run_that_is_carried_out_and_others_who_add_to_it_give_no_number_twice(
+    open_shared: Callable[[], Ledger],
+) -> None:
+    ledger, other = open_shared(), open_shared()
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("hello")
+        other.append([said("a", run_id=turn.run_id), said("b", run_id=turn.run_id)])
+        with turn.tool("count", {}) as call:
+            other.append([said("c", run_id=turn.run_id)])
+            call.finish(1)
+        ledger.append([said("d", run_id=turn.run_id)])
+        other.append([said("e", run_id=turn.run_id), said("aside")])
+        turn.delta("…")
+        turn.assistant("hi")
+
+    assert numbers(session, turn.run_id) == list(range(1, 12))
+    assert ledger.admin.verify().intact

@@ -168,26 +168,29 @@ def test_a_doubtful_change_waits_for_a_decision(ended: bool, state: str) -> None
 
 
 @pytest.mark.usefixtures("doubtful")
+@pytest.mark.parametrize("overtaken_at", ["doubts", "_named"])
 @pytest.mark.parametrize("first", [True, False])
 def test_of_two_who_decide_at_once_only_the_first_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     first: bool,  # noqa: FBT001
+    overtaken_at: str,
 ) -> None:
     with treering.open(tmp_path / "a.db") as one, treering.open(tmp_path / "a.db") as two:
         memory, other = one.memory("a/b"), two.memory("a/b")
         earlier = memory.learn("Uncle Bob is recovering in hospital.").fact_id
         fact = memory.learn("Uncle Bob was discharged and is back home.").fact_id
-        named = memory._named
+        looked = getattr(memory, overtaken_at)
 
-        def overtaken(fact_id: str, states: set[str]) -> FactRow:
-            row = named(fact_id, states)
+        def overtaken(*asked: object) -> object:
+            found = looked(*asked)
             assert other.settle(fact, ended=first).id == earlier
-            return row
+            return found
 
-        monkeypatch.setattr(memory, "_named", overtaken)
-        with pytest.raises(NotFound, match="nothing to decide"):
-            memory.settle(fact, ended=not first)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, overtaken_at, overtaken)
+            with pytest.raises(NotFound, match="nothing to decide"):
+                memory.settle(fact, ended=not first)
 
         assert memory.doubts() == other.doubts() == []
         assert memory.fact(earlier).state == ("superseded" if first else "current")
@@ -212,6 +215,35 @@ def test_two_who_decide_the_same_at_once_both_succeed(
         monkeypatch.setattr(memory, "_named", overtaken)
         assert memory.settle(fact, ended=True).state == "superseded"
         assert len(memory.history(earlier)) == 2
+
+
+@pytest.mark.usefixtures("doubtful")
+def test_a_decision_that_was_erased_can_be_made_again() -> None:
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        earlier = memory.learn("Uncle Bob is recovering in hospital.").fact_id
+        fact = memory.learn("Uncle Bob was discharged and is back home.").fact_id
+        for _ in range(2):
+            memory.settle(fact, ended=False)
+            ledger.redact("a/b", event_id=memory.history(fact)[-1].event_id)
+            assert len(memory.doubts()) == 1
+
+        assert memory.settle(fact, ended=True).id == earlier
+        assert memory.fact(earlier).state == "superseded"
+
+
+@pytest.mark.usefixtures("doubtful")
+def test_nothing_is_left_to_decide_about_a_fact_that_will_have_ended() -> None:
+    later_ms = 4_000_000_000_000
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        memory.learn("Uncle Bob is recovering in hospital.")
+        fact = memory.learn(
+            "Uncle Bob was discharged and is back home.", valid_from_ms=later_ms
+        ).fact_id
+
+        assert memory.settle(fact, ended=True).state == "current"
+        assert memory.doubts() == []
 
 
 @pytest.mark.usefixtures("doubtful")

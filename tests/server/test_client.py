@@ -91,6 +91,20 @@ def test_turns_over_http_leave_the_events_that_turns_here_leave(
     assert ledger.admin.verify().intact
 
 
+def test_a_run_over_http_goes_on_when_others_add_to_it(remote: Ledger, ledger: Ledger) -> None:
+    session = remote.session("s1", scope=HERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("hello")
+        ledger.append([said("a", run_id=turn.run_id), said("b", run_id=turn.run_id)])
+        with turn.tool("count", {}) as call:
+            ledger.append([said("c", run_id=turn.run_id)])
+            call.finish(1)
+        turn.assistant("hi")
+
+    told = [header.run_seq for header in session.headers() if header.run_id == turn.run_id]
+    assert told == list(range(1, 10))
+
+
 def test_what_a_session_says_about_itself_is_the_same_there_and_here(
     remote: Ledger, ledger: Ledger
 ) -> None:

@@ -171,6 +171,13 @@ def test_there_is_a_golden_file_for_every_schema() -> None:
 # Read-only.
 
 
+def test_an_empty_file_is_no_ledger_to_read(path: Path) -> None:
+    path.touch()
+
+    with pytest.raises(treering.errors.NotFound, match="the file is empty"):
+        treering.open(path, mode="ro")
+
+
 def fill(ledger: Ledger) -> None:
     ledger.append([said(str(n)) for n in range(20)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -68,17 +69,20 @@ class RemoteEngine:
         numbers: Sequence[int | None] | None = None,
         fits: bool = False,
     ) -> list[Header]:
-        """Record the events of a run under its numbers; ``fits`` converts what cannot be stored."""
-        if numbers is not None:
-            events = [
-                event if number is None else replace(event, run_seq=number)
-                for event, number in zip(events, numbers, strict=True)
-            ]
+        """Record the events of a run under its numbers, or those that the server gives.
+
+        ``fits`` converts what cannot be stored.
+        """
+        numbered = [
+            event if number is None else replace(event, run_seq=number)
+            for event, number in zip(events, numbers or repeat(None, len(events)), strict=True)
+        ]
         try:
-            return self.append(events, expected_seq=expected_seq)
+            return self.append(numbered, expected_seq=expected_seq)
         except InvalidInput as error:
+            # Others may have added to the run, and taken its numbers.
             fitting = [fit(event) for event in events]
-            if not fits or isinstance(error, SensitiveContent) or fitting == list(events):
+            if not fits or isinstance(error, SensitiveContent) or fitting == numbered:
                 raise
         return self.append(fitting, expected_seq=expected_seq)
 

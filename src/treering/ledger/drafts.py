@@ -232,7 +232,7 @@ class Drafter:
                     event_id, made_id = str(made), made.bytes
                 else:
                     event_id, made_id = check_id(event.event_id), None
-                is_counted = counted and run_id is not None and number is None
+                is_counted = run_id is not None and (counted or number is not None)
                 is_unnumbered = is_counted and run_seq is None
                 salt = salts[at : at + SALT_BYTES]
                 at += SALT_BYTES
@@ -254,6 +254,8 @@ class Drafter:
                     draft.is_first = True
                 elif type(event) is KeyedEvent and event.expected:
                     draft.expected = event.expected
+                if number is not None:
+                    draft.least_run_seq = number
                 drafts.append(draft)
         except (TypeError, AttributeError) as error:
             raise InvalidInput(

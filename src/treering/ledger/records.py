@@ -75,6 +75,8 @@ class Draft(msgspec.Struct, gc=False):
     """Whether it has to be the first of its session."""
     expected: dict[str, str] | None = None
     """The version that some keys must have, "" if none: otherwise it is refused."""
+    least_run_seq: int = 0
+    """The number in the run of one that was given here: a higher one, if that is taken."""
 
     def field(self, name: str) -> Any:
         """Return one of ``fields`` by its name."""
@@ -91,10 +93,12 @@ class Draft(msgspec.Struct, gc=False):
                 raise taken_number(stated, self.run_id or "", last)
             return stated
         (
-            event_id, scope, session_id, kind, source, origin, run_id, _, turn_id,
+            event_id, scope, session_id, kind, source, origin, run_id, given, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
         ) = self.fields  # fmt: skip
-        number = last + 1
+        number = max(last + 1, self.least_run_seq)
+        if number == given and self.header_digest:
+            return number
         self.fields = (
             event_id, scope, session_id, kind, source, origin, run_id, number, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,

@@ -110,14 +110,16 @@ def facts_of(
 
 
 def doubts_of(scope_memory: ScopeMemory, recorder: Recorder) -> list[DoubtfulChange]:
-    """Return the current facts that may have ended another current one, oldest first."""
+    """Return the current facts that may have ended another one that goes on, oldest first."""
     known = scope_memory.fold.state.facts
     newer = [row for row in known.values() if row.state == "current" and row.may_end in known]
     pairs = ((row, known[row.may_end]) for row in newer if row.may_end is not None)
     rows = [
         (row, earlier)
         for row, earlier in pairs
-        if earlier.state == "current" and earlier.owner == row.owner
+        if earlier.state == "current"
+        and earlier.owner == row.owner
+        and (earlier.valid_to_ms is None or earlier.valid_to_ms > row.valid_from_ms)
     ]
     events = scope_memory.fold.events_at([row.assertions[0].position for row, _ in rows])
     found = {fact.id: fact for pair in rows for fact in facts_of(scope_memory, pair, recorder)}

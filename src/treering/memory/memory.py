@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
@@ -207,27 +208,30 @@ class Memory:
         """Decide whether a fact ended the earlier one that it may have ended; return that one.
 
         If not, both hold. Raise NotFound if there is nothing to decide about the fact, or if
-        somebody else decides otherwise at the same moment.
+        somebody else has decided otherwise meanwhile.
         """
         doubt = next((each for each in self.doubts() if each.fact.id == fact_id), None)
         if doubt is None:
             raise _undoubted(fact_id)
         fact, earlier = doubt.fact, doubt.earlier
-        # Two who decide at once give their events the same id, and one event is recorded.
-        changes = len(self.history(fact.id)) + len(self.history(earlier.id))
-        decision = f"settled-{fact.id}-{changes}"
+        changed, kind, details = fact, "memory.restored", {"reason": BOTH_HOLD}
+        if ended:
+            changed, kind, details = earlier, "memory.superseded", {
+                "reason": "reviewed",
+                "by": fact.id,
+                "valid_to_ms": fact.valid_from_ms,
+                "signs": list(doubt.signs),
+            }  # fmt: skip
         try:
-            if ended:
-                row = self._named(earlier.id, {"current"})
-                details = {
-                    "by": fact.id,
-                    "valid_to_ms": fact.valid_from_ms,
-                    "signs": list(doubt.signs),
-                }
-                self._change(row, "memory.superseded", decision, reason="reviewed", **details)
-            else:
-                row = self._named(fact.id, {"current"})
-                self._change(row, "memory.restored", decision, reason=BOTH_HOLD)
+            row = self._named(changed.id, {"current"})
+        except InvalidInput:
+            raise _undoubted(fact_id) from None
+        # All who decide about a fact give their events the same id, and one is recorded; the next
+        # one, if that was erased.
+        ids = (f"settled-{fact.id}-{number}" for number in count())
+        try:
+            while self._change(row, kind, next(ids), **details).redacted:
+                pass
         except DuplicateEvent:
             raise _undoubted(fact_id) from None
         return self.fact(earlier.id)
@@ -511,7 +515,7 @@ class Memory:
 
     def _change(
         self, row: FactRow, kind: str, event_id: str | None = None, *, reason: str, **details: Any
-    ) -> None:
+    ) -> Header:
         scope_memory = self._scope_memory()
         with scope_memory.lock.guard, scope_memory.lock:
             stated = scope_memory.fold.events_at([row.position]).get(row.position)
@@ -520,7 +524,7 @@ class Memory:
         event = fact_change_event(
             self.scope, kind, row.id, session=session, user=user, reason=reason, **details
         )
-        self._recorder.engine.append([msgspec.structs.replace(event, event_id=event_id)])
+        return self._recorder.engine.append([msgspec.structs.replace(event, event_id=event_id)])[0]
 
 
 def _notes(scope_memory: ScopeMemory) -> list[str]:

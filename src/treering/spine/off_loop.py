@@ -11,9 +11,11 @@ import contextlib
 import contextvars
 import os
 import threading
+import weakref
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
 
 from treering.errors import Closed
@@ -30,13 +32,38 @@ Result = TypeVar("Result")
 
 
 async def off_loop(
-    thread: Executor | None, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
+    thread: Executor | DaemonThread | None,
+    act: Callable[Given, Result],
+    *args: Given.args,
+    **named: Given.kwargs,
 ) -> Result:
     """Call ``act`` in ``thread``. A cancelled caller waits until it is done."""
     loop = asyncio.get_running_loop()
     call = _Call(loop, partial(act, *args, **named))
-    loop.run_in_executor(thread, call.carry_out)
+    if thread is None:
+        loop.run_in_executor(None, call.carry_out)
+    else:
+        thread.submit(call.carry_out)
     return await call.complete()
+
+
+class DaemonThread:
+    """A thread for calls that may wait for ever: the process ends without waiting for them."""
+
+    def __init__(self) -> None:
+        calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        thread = threading.Thread(
+            target=_carry_out_all, args=(calls,), name="treering-follow", daemon=True
+        )
+        thread.start()
+        self.submit = calls.put
+        weakref.finalize(self, calls.put, None)
+
+
+def _carry_out_all(calls: SimpleQueue[Callable[[], object] | None]) -> None:
+    for call in iter(calls.get, None):
+        call()
+        del call  # It holds what holds the thread.
 
 
 def in_event_loop() -> bool:

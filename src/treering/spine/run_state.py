@@ -354,7 +354,8 @@ class RunState:
                 if not isinstance(error, OutcomeUnknown):
                     self.is_doubtful, self._run_seq = was_doubtful, before
                 raise
-            self._last_seq = headers[-1].seq
+            own = [header for header in headers if header.run_id == self.run_id]
+            self.note_numbers(own, self._run_seq)
             if note is not None:
                 note(headers)
             self.is_doubtful = was_doubtful

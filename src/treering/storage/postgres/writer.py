@@ -466,7 +466,7 @@ def _counting(draft: Draft, count: RunCount) -> dict[str, Any]:
     """Return what the server needs to give ``draft`` its number in its run."""
     before, after = draft.header_around_number()
     return {
-        "run_seq": draft.field("run_seq") if draft.given_run_seq else None,
+        "run_seq": draft.field("run_seq") if draft.given_run_seq else draft.least_run_seq or None,
         "header_before": before,
         "header_after": after,
         "counted": count.number,

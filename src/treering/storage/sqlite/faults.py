@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 def translate(error: apsw.Error, path: str) -> TreeringError:
     """Return the ledger's error for SQLite's ``error``."""
+    if isinstance(error, apsw.SQLError) and isinstance(error.__context__, apsw.Error):
+        # A read that fails may end its transaction, which then cannot be undone.
+        error = error.__context__
     match error:
         case apsw.FullError():
             return StorageFull(
@@ -54,6 +58,12 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
             return StorageError(
                 f"cannot open {path}", hint="check that the folder exists and may be written to"
             )
+        case apsw.IOError() if _is_without_log(error, path):
+            return Busy(
+                f"the log of {path} was removed, and another program that has the file open still"
+                " holds what is in it",
+                hint="let that program record something, or end it; then try again",
+            )
         case apsw.IOError():
             return StorageError(
                 f"the disk failed while using {path}: {error}",
@@ -64,6 +74,14 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
                 f"SQLite cannot use {path}: {error}",
                 hint="if it is a ledger, it may be damaged: keep a copy, then try treering verify",
             )
+
+
+def _is_without_log(error: apsw.Error, path: str) -> bool:
+    """Whether the shared memory tells of a log that is not there."""
+    log = Path(f"{path}-wal")
+    is_short = error.extendedresult == apsw.SQLITE_IOERR_SHORT_READ
+    # Whoever opens the file makes an empty one.
+    return is_short and not (log.exists() and log.stat().st_size)
 
 
 def damaged(path: str, error: Exception) -> Corrupt:

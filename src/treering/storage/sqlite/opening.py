@@ -146,7 +146,9 @@ class _NamelessFiles(apsw.VFS):
         return name
 
     def xAccess(self, pathname: str, flags: int) -> bool:  # noqa: ARG002, N802
-        return self._found(pathname) is not None
+        # SQLite would delete a log that is there beside an empty database.
+        file = self._found(pathname)
+        return file is not None and file.xFileSize() > 0
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         path = name.filename() if isinstance(name, apsw.URIFilename) else name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import uuid_utils
 
-from treering.errors import NotALedger, SchemaTooNew, SchemaTooOld
+from treering.errors import NotALedger, NotFound, SchemaTooNew, SchemaTooOld
 from treering.storage.sqlite.id_cache import count_scopes, count_sessions
 
 if TYPE_CHECKING:
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x54524E47
 """«TRNG», in the file's header, so that ``file`` and we know it."""
+
+
+# One snapshot: another process may be making the ledger at this moment.
+_STORED: Final = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version
+"""
 
 
 @cache
@@ -30,13 +37,9 @@ def migrations() -> tuple[str, ...]:
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
     """Return the schema version of the file. Raise NotALedger if it holds something else."""
-    # One snapshot: another process may be making the ledger at this moment.
-    with connection:
-        application_id = connection.pragma("application_id")
-        version: int = connection.pragma("user_version")
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    application_id, version, tables = connection.execute(_STORED).fetchall()[0]
     if application_id == APPLICATION_ID:
-        return version
+        return int(version)
     if application_id or version or tables:
         raise NotALedger(f"{path} is a SQLite file of another program", hint="name another file")
     return 0
@@ -49,6 +52,11 @@ def check_version(version: int, path: str, *, upgradable: bool) -> None:
         raise SchemaTooNew(
             f"{path} has schema {version}, this program knows up to {newest}",
             hint="upgrade treering: pip install --upgrade treering",
+        )
+    if not version and not upgradable:
+        raise NotFound(
+            f"no ledger at {path}: the file is empty",
+            hint="check the path; a ledger that was copied needs its -wal file, too",
         )
     if version < newest and not upgradable:
         raise SchemaTooOld(
