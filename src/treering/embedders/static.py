@@ -3,9 +3,8 @@
 The table is distilled from all-mpnet-base-v2 (see NOTICE) by ``scripts/distil_table.py``. Rare
 pieces weigh more than frequent ones, punctuation nothing.
 
-Words are looked up whole, then by their longest known prefixes. The pieces of what is between
-blanks are cached, since most of it occurs again; so no compiled tokenizer is needed, nor its
-threads, which do not survive a fork.
+Words are looked up whole, then by their longest known prefixes. Their pieces are cached, since most
+words occur again; so no compiled tokenizer is needed, nor its threads, which do not survive a fork.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 import unicodedata
 from functools import cache
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.errors import Corrupt
@@ -111,7 +110,6 @@ CHARACTERS_MAX: Final = 20_000
 WORD_CHARACTERS_MAX: Final = 100
 """Longer words are unknown."""
 KEPT_WORDS_MAX: Final = 50_000
-KEPT_CHUNKS_MAX: Final = 2**17
 UNKNOWN: Final = 100
 STARTS: Final = 101
 ENDS: Final = 102
@@ -126,38 +124,28 @@ class WordPieces:
     """A vocabulary that splits texts. Thread-safe."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        words = _WordPieces({piece: number for number, piece in enumerate(vocabulary)})
-        self._chunks = _ChunkPieces(words)
+        self._pieces = _Pieces({piece: number for number, piece in enumerate(vocabulary)})
 
     def numbers(self, text: str) -> list[int]:
         """Return the pieces of a text as indexes into the vocabulary."""
-        chunks = text[:CHARACTERS_MAX].split()
-        return list(chain.from_iterable(map(self._chunks.__getitem__, chunks)))
+        read = text[:CHARACTERS_MAX]
+        parts = [(True, [read])] if read.isascii() else groupby(read.split(), str.isascii)
+        words: list[str] = []
+        for is_plain, chunks in parts:
+            words += _PLAIN.findall(" ".join(chunks).lower()) if is_plain else chunks
+        return list(chain.from_iterable(map(self._pieces.__getitem__, words)))
 
 
-class _ChunkPieces(dict[str, tuple[int, ...]]):
-    """The pieces of what is between blanks, found when first asked for."""
-
-    def __init__(self, words: _WordPieces) -> None:
-        self._words = words
-
-    def __missing__(self, chunk: str) -> tuple[int, ...]:
-        words = _PLAIN.findall(chunk.lower()) if chunk.isascii() else _foreign_words(chunk)
-        pieces = tuple(chain.from_iterable(map(self._words.__getitem__, words)))
-        if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < KEPT_CHUNKS_MAX:
-            self[chunk] = pieces
-        return pieces
-
-
-class _WordPieces(dict[str, tuple[int, ...]]):
-    """The pieces of words, found when first asked for."""
+class _Pieces(dict[str, tuple[int, ...]]):
+    """The pieces of words, and of chunks in other scripts, found when first asked for."""
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self._numbers = numbers
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        pieces = self._split(word)
-        if len(self) < KEPT_WORDS_MAX:
+        words = [word] if word.isascii() else _foreign_words(word)
+        pieces = tuple(chain.from_iterable(map(self._split, words)))
+        if len(word) <= WORD_CHARACTERS_MAX and len(self) < KEPT_WORDS_MAX:
             self[word] = pieces
         return pieces
 
@@ -165,17 +153,16 @@ class _WordPieces(dict[str, tuple[int, ...]]):
         if len(word) > WORD_CHARACTERS_MAX:
             return (UNKNOWN,)
         pieces: list[int] = []
-        at = 0
-        while at < len(word):
-            before = "##" if at else ""
-            for end in range(len(word), at, -1):
-                number = self._numbers.get(before + word[at:end])
+        rest, begun = word, 0
+        while len(rest) > begun:
+            for end in range(len(rest), begun, -1):
+                number = self._numbers.get(rest[:end])
                 if number is not None:
-                    pieces.append(number)
-                    at = end
                     break
             else:
                 return (UNKNOWN,)
+            pieces.append(number)
+            rest, begun = f"##{rest[end:]}", 2
         return tuple(pieces)
 
 

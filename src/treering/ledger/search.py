@@ -250,13 +250,15 @@ def catch_up(
     progress: Callable[[int], None] | None = None,
 ) -> int:
     """Bring the index of a scope up to date; return how many events that took."""
+    from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
 
     def read(event: Event) -> SearchText:
         return search_text(masked(guard, event))
 
     count, more = 0, True
     while more:
-        step = store.words.follow(scope, read)
+        with uncollected():
+            step = store.words.follow(scope, read)
         count, more = count + step.events, step.more
         if progress is not None and step.events:
             progress(step.events)

@@ -499,16 +499,19 @@ class Session:
         ``context``. ``last`` returns that many messages from the end; a call and its result count
         as one.
         """
+        from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
+
         wanted = None if last is None else max(check_count(last, "last"), 1)
-        while True:
-            window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
-            messages, _ = pair([*window.lead, *window.events], self._engine.results.policy)
-            if wanted is None or len(messages) > (last or 0) or not window.cut:
-                break
-            wanted *= 2
-        latest = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
-        shown, _ = with_media(latest, "openai-chat", None)
-        return render(shown, dialect="openai-chat").messages if latest else []
+        with uncollected():
+            while True:
+                window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
+                messages, _ = pair([*window.lead, *window.events], self._engine.results.policy)
+                if wanted is None or len(messages) > (last or 0) or not window.cut:
+                    break
+                wanted *= 2
+            count = len(messages) if last is None else min(last, len(messages))
+            shown, _ = with_media(messages[len(messages) - count :], "openai-chat", None)
+            return render(shown, dialect="openai-chat").messages if count else []
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return the turns in order, with failed and undone ones marked: all, or the ``last``."""

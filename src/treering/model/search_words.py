@@ -107,7 +107,7 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
     if not text.isascii():
         words = _words(chunks)
-    elif any(len(chunk) > WORD_CHARACTERS_MAX for chunk in unknown):
+    elif max(map(len, unknown), default=0) > WORD_CHARACTERS_MAX:
         words = _plain_words(text)
     else:
         words = _split(text)  # Plain chunks are short, so that no word is too long.
@@ -205,9 +205,11 @@ def _foreign_words(chunk: str) -> tuple[str, ...]:
 
 
 def _has_name(chunk: str) -> bool:
-    # Ten letters are a name, and soon seen.
-    is_long = len(chunk) >= NAME_CHARACTERS_MIN and chunk.isalnum() and chunk.isascii()
-    if is_long or _NAME.search(chunk) is not None:
+    # Ten letters are a name, a few small ones are none, and both are soon seen.
+    is_short = len(chunk) < NAME_CHARACTERS_MIN
+    is_word = is_short and chunk.islower() and chunk.isalpha()
+    is_long = not is_short and chunk.isalnum() and chunk.isascii()
+    if is_long or (not is_word and _NAME.search(chunk) is not None):
         return True
     if len(chunk) <= WORD_CHARACTERS_MAX:
         if len(_PLAIN_CHUNKS) >= PLAIN_KEPT_MAX:

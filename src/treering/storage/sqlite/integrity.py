@@ -236,6 +236,7 @@ WHERE e.position > {INDEXED_POSITION}
 """,
     ),
 )
+# Events before kinds: the other way round, all their pages are read once for each kind.
 _TIMED: Final = (
     f"""
 SELECT count(*)
@@ -247,7 +248,7 @@ WHERE {{own}} AND e.flags < {EXPIRED}
     f"""
 SELECT count(*)
 FROM events AS e
-JOIN times_by_kind AS t
+CROSS JOIN times_by_kind AS t
   ON t.scope = e.scope AND t.kind = e.kind AND t.ts_ms = e.ts_ms AND t.position = e.position
 WHERE {{own}} AND e.flags < {EXPIRED}
 """,
