@@ -74,8 +74,8 @@ CHUNK_FILES: Final = 100
 """Files whose notes are read at once."""
 COLLECTED_BYTES: Final = 512 * 1024
 """Bytes of files whose events are matched with the ledger together."""
-GARBAGE_OBJECTS: Final = 50_000
-"""Objects after which Python looks for cycles while it imports, 700 by default."""
+GARBAGE_OBJECTS: Final = 500_000
+"""Objects after which Python looks for cycles while it imports, 700 by default: a batch has fewer."""
 
 _Thing = TypeVar("_Thing")
 
