@@ -75,7 +75,7 @@ CHUNK_FILES: Final = 100
 COLLECTED_BYTES: Final = 512 * 1024
 """Bytes of files whose events are matched with the ledger together."""
 GARBAGE_OBJECTS: Final = 500_000
-"""Objects after which Python looks for cycles while it imports, 700 by default: a batch has fewer."""
+"""Objects after which Python looks for cycles while it imports: more than a batch has; else 700."""
 
 _Thing = TypeVar("_Thing")
 
