@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 
@@ -18,6 +19,8 @@ from capture.intake_logs import (
 )
 from formats.logs.claude_code import SESSION
 from treering.app import import_logs
+from treering.capture.intake import importer, ledger_buffer
+from treering.capture.intake.file_import import FileImport
 from treering.capture.intake.ledger_buffer import LedgerBuffer
 from treering.ledger.import_access import ImportAccess
 
@@ -127,6 +130,30 @@ def test_every_file_of_a_batch_has_its_own_receipt(ledger: Ledger, tmp_path: Pat
 
     assert len(receipt.sources) == FILES
     assert {(one.imported, one.events, one.errors) for one in receipt.sources} == {(2, 3, 0)}
+
+
+def test_no_more_files_are_kept_than_have_events_in_a_batch(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_buffer, "BATCH_EVENTS", 17)
+    monkeypatch.setattr(importer, "COLLECTED_BYTES", 8_000)
+    kept: WeakSet[FileImport] = WeakSet()
+    most = 0
+    read = FileImport.read
+
+    def counted(self: FileImport) -> bool:
+        nonlocal most
+        kept.add(self)
+        most = max(most, len(kept))
+        return read(self)
+
+    monkeypatch.setattr(FileImport, "read", counted)
+
+    receipt = import_logs(ledger, [fill(tmp_path / "logs")], scope=EVERYWHERE)
+
+    assert most <= FILES / 2
+    assert [source.state for source in receipt.sources] == ["read"] * FILES
+    check_all_there(ledger)
 
 
 def test_an_event_that_cannot_be_recorded_costs_no_other_file(

@@ -11,6 +11,8 @@ from treering.errors import InvalidScope
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.capture.intake.ledger_buffer import NoteBuffer
     from treering.formats.parsed import SessionHeader
     from treering.model.scopes import Scope
@@ -119,7 +121,7 @@ class ScopeResolver:
         self._format = format_name
         self._formats = [format_name] if former is None else [former, format_name]
         self._scopes: dict[str, Scope] = {}
-        self.may_be_named = True
+        self.may_be_named: Callable[[], bool] = lambda: True
         """Whether a log may name the scope that it belongs to."""
         self.folder: str | None = None
         """The folder of a session that does not name its own."""
@@ -149,7 +151,7 @@ class ScopeResolver:
 
     def _resolve(self, session: str, header: SessionHeader | None) -> Scope:
         named = None if header is None else header.about.get("scope")
-        if isinstance(named, str) and self.may_be_named:
+        if isinstance(named, str) and self.may_be_named():
             return self._parsed(named)
         for relative in (session, None if header is None else header.parent):
             scope = (

@@ -54,6 +54,8 @@ _JSON_BEGINS: Final = re.compile(r"\ufeff?(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
 _PACKED_BYTES: Final = 1_024
 """Compressed bytes per read: even in the worst case they expand to a few tens of megabytes."""
 _SKIP_BYTES: Final = 1024 * 1024
+_BUFFER_BYTES: Final = 64 * 1024
+"""Most logs fit in it, and are read at once."""
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
@@ -105,7 +107,7 @@ def open_source(path: Path | str) -> BinaryIO:
         descriptor = os.open(path, _READ_ONLY)
     except OSError as error:
         raise _refusal(path, error) from error
-    stream = os.fdopen(descriptor, "rb")
+    stream = os.fdopen(descriptor, "rb", _BUFFER_BYTES)
     try:
         _check_file(path, os.fstat(descriptor).st_mode)
         start = stream.read(len(_ZSTD))
@@ -169,27 +171,22 @@ def _first_values(stream: BinaryIO) -> list[Any] | None:
 
     As ``read_records`` would, at half of its price: every file passes here.
     """
-    try:
-        start = stream.read(SNIFFED_TEXT_BYTES_MAX)
-    except OSError:
-        return None
-    lines = start.split(b"\n")
-    rest = lines.pop()
-    if rest and len(start) < SNIFFED_TEXT_BYTES_MAX:
-        lines.append(rest)
     values: list[Any] = []
-    for line in lines:
+    size = 0
+    while len(values) < SNIFFED_MAX and size < SNIFFED_BYTES_MAX:
         try:
-            value = decode(line)
-        except (ValueError, RecursionError):
+            line = stream.readline(SNIFFED_BYTES_MAX)
+            value = decode(line) if line else None
+        except (OSError, ValueError, RecursionError):
             return None
         if line.count(b"{") + line.count(b"[") > NESTING_MAX:
             return None  # It may be too deep.
+        if not line:
+            break
+        size += len(line)
         if value not in _EMPTY:
             values.append(value)
-            if len(values) == SNIFFED_MAX:
-                return values
-    return values if values and len(start) < SNIFFED_TEXT_BYTES_MAX else None
+    return values or None
 
 
 def read_list(path: Path) -> Iterator[LogRecord]:

@@ -13,6 +13,7 @@ import msgspec
 from treering.formats.parsed import SessionHeader
 from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
+from treering.model.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,16 +133,16 @@ def make_bookmark(
     )
 
 
-def note_of_bookmark(bookmark: Bookmark) -> dict[str, Any]:
-    """Return a bookmark as JSON."""
-    # The state is JSON already, and most of it.
-    bare = msgspec.structs.replace(bookmark, state=None)
-    return {**msgspec.to_builtins(bare), "state": bookmark.state}
+def note_of_bookmark(bookmark: Bookmark) -> msgspec.Raw:
+    """Return a bookmark as JSON that waits to be written: the values in it can go."""
+    return msgspec.Raw(encode(bookmark))
 
 
 def read_bookmark(note: Any) -> Bookmark | None:
     """Return the bookmark in a note; None if there is none, or it cannot be read."""
     try:
+        if isinstance(note, msgspec.Raw):
+            return msgspec.json.decode(note, type=Bookmark)
         return None if note is None else msgspec.convert(note, Bookmark)
     except msgspec.ValidationError:
         return None

@@ -96,6 +96,8 @@ class FileImport(RecordImport):
         self._bookmark: Bookmark | None = None
         self._marks: list[str] = []
         """The groups of records that are imported."""
+        self._batch: int | None = None
+        """The batch that has its last events; None while it is not finished."""
         self.sessions.scopes.folder = probe.folder
         self.sessions.scopes.may_be_named = probe.may_name_scope
 
@@ -107,12 +109,15 @@ class FileImport(RecordImport):
         with self._refusing():
             if self._probe.kind == "log":
                 self._read_log()
-                return self._bookmark is not None
-            self._settle()
-            if self._probe.kind == "native":
-                self._restore()
+                if self._bookmark is not None:
+                    return True
             else:
-                self._import_records()
+                self._settle()
+                if self._probe.kind == "native":
+                    self._restore()
+                else:
+                    self._import_records()
+        self._batch = self._buffer.batch
         return False
 
     def finish(self) -> None:
@@ -120,6 +125,11 @@ class FileImport(RecordImport):
         with self._refusing():
             self.complete()
             self._keep_bookmark()
+        self._batch = self._buffer.batch
+
+    def is_recorded(self) -> bool:
+        """Return whether the ledger has all of its events."""
+        return self._batch is not None and self._buffer.has_recorded(self._batch)
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -42,6 +42,7 @@ import contextlib
 import gc
 import os
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -74,8 +75,8 @@ CHUNK_FILES: Final = 100
 """Files whose notes are read at once."""
 COLLECTED_BYTES: Final = 512 * 1024
 """Bytes of files whose events are matched with the ledger together."""
-GARBAGE_OBJECTS: Final = 50_000
-"""Objects after which Python looks for cycles while it imports, 700 by default."""
+GARBAGE_OBJECTS: Final = 500_000
+"""Objects after which Python looks for cycles while it imports: more than a batch has; else 700."""
 
 _Thing = TypeVar("_Thing")
 
@@ -175,15 +176,16 @@ class Importer:
         )
 
     def _close_files(self) -> None:
-        """Add up the files whose events are all recorded."""
-        for file in self._files:
+        """Add up the first files, as far as their events are all recorded."""
+        recorded = list(takewhile(FileImport.is_recorded, self._files))
+        del self._files[: len(recorded)]
+        for file in recorded:
             file.report()
             self._receipts.append(file.receipt())
             self._sessions |= file.sessions.seen
             self._opened |= file.sessions.opened
             self._subagents |= file.sessions.subagents
             self._events.update(file.sessions.events)
-        self._files.clear()
 
     def _probe_all(self, files: Sequence[LogCandidate], since_ms: int | None) -> list[Probe]:
         probes: list[Probe] = []
@@ -204,8 +206,7 @@ class Importer:
         if file.source.size > BATCH_BYTES:
             self._settle()
             self._buffer.commit()  # Reading a long file takes a while; nothing waits for it.
-        if not (self._buffer.waits or self._collected):
-            self._close_files()
+        self._close_files()
         file_import = FileImport(
             self._buffer,
             file,

@@ -158,6 +158,8 @@ class LedgerBuffer:
         self.dry_run = dry_run
         self._waiting: dict[Scope, list[tuple[BatchMember, Sequence[WaitingEvent]]]] = {}
         self._events = self._bytes = 0
+        self.batch = 0
+        """The number of the batch that waits."""
         self._ids: dict[Scope, set[str | None]] = {}
         self._sessions: set[tuple[Scope, str]] = set()
         self._searched: dict[Scope, tuple[set[str], dict[str, EventLocation]]] = {}
@@ -196,10 +198,9 @@ class LedgerBuffer:
         if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
             self.commit()
 
-    @property
-    def waits(self) -> bool:
-        """Whether events wait for the next commit."""
-        return self._events > 0
+    def has_recorded(self, batch: int) -> bool:
+        """Return whether the events of a batch do not wait any more."""
+        return batch < self.batch or not self._events
 
     def add_bookmark(self, name: str, bookmark: Any, report: Callable[[], None]) -> None:
         """Keep a bookmark once all that was read before it is recorded, and ``report`` is done."""
@@ -216,6 +217,7 @@ class LedgerBuffer:
         bookmarks, self._bookmarks = self._bookmarks, {}
         self._ids, self._sessions = {}, set()
         self._events = self._bytes = 0
+        self.batch += 1
         # Where a session belongs is written before its events: it must not change any more.
         self._write_notes()
         for scope, batch in batches.items():

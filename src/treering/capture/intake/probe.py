@@ -69,7 +69,7 @@ class Probe:
         log_format: Format | None,
         bookmark: Bookmark | None,
         values: Sequence[Any],
-        may_name_scope: bool,
+        is_named: bool,
     ) -> None:
         self.source = source
         self.real_path = real_path
@@ -78,8 +78,7 @@ class Probe:
         self.bookmark = bookmark
         self.former: str | None = None
         """The format of an earlier reading whose events are replaced, if it is read again."""
-        self.may_name_scope = may_name_scope
-        """Whether it may name the scope that it belongs to."""
+        self._is_named = is_named
         self.header_mark = _header_mark(log_format, values)
         """Identifies the session of an OpenClaw log, whatever its file is called."""
         header = None if log_format is None else _first_header(log_format, source.path, values)
@@ -107,6 +106,15 @@ class Probe:
     def content(self) -> Content:
         """Return what the file holds."""
         return "json" if self.format is None else self.format.content
+
+    def may_name_scope(self) -> bool:
+        """Return whether it may name the scope that it belongs to: few files try to.
+
+        Only if the caller named the file, or if it is in OpenClaw's folder: agents write to the
+        folders of logs, and must not reach other scopes that way.
+        """
+        is_trusted = self._is_named or self.name == openclaw.NAME
+        return is_trusted or _is_in(self.real_path, openclaw.home())
 
     @property
     def scope_note(self) -> str | None:
@@ -142,16 +150,13 @@ def probe(
 ) -> Probe | None:
     """Return what a file is; None if it is as its bookmark left it.
 
-    A file may name its scope only if the caller named the file, or if it is in OpenClaw's folder:
-    agents write to the folders of logs, and must not reach other scopes that way. ``real_path`` is
-    its path without links. ``databases`` reads SQLite files. Raises InvalidInput if the format is
-    not known.
+    ``is_named`` says that the caller named the file itself. ``real_path`` is its path without
+    links. ``databases`` reads SQLite files. Raises InvalidInput if the format is not known.
     """
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(whole_source(source, bookmark.format)):
         return None
     real_path = real_path or os.path.realpath(source.path)
-    trusted = is_named or _is_in(real_path, openclaw.home())
     with open_source(source.path) as stream:
         is_database = is_sqlite(stream)
         values = [] if is_database else sniff(stream)
@@ -164,7 +169,7 @@ def probe(
             log_format=database,
             bookmark=bookmark,
             values=(),
-            may_name_scope=trusted,
+            is_named=is_named,
         )
     if is_native(values):
         if not is_named:
@@ -179,7 +184,7 @@ def probe(
             log_format=None,
             bookmark=bookmark,
             values=(),
-            may_name_scope=True,
+            is_named=is_named,
         )
     if not values and is_torn(source.path):
         raise InvalidInput(CUT_OFF, hint="restore it from a copy, if there is one")
@@ -199,12 +204,11 @@ def probe(
         log_format=log_format,
         bookmark=bookmark,
         values=values,
-        may_name_scope=trusted or log_format.name == openclaw.NAME,
+        is_named=is_named,
     )
 
 
 def _is_in(real_path: str, folder: Path) -> bool:
-    # As strings: pathlib takes five times as long, and every file passes here.
     return real_path.startswith(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from treering.formats.cursor import chats, composers, transcripts
-from treering.formats.format import Format, LogPlace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+from treering.formats.format import Format, LogPlace, OwnShare
 
 NAME: Final = "cursor"
 _EDITOR: Final = (
@@ -18,16 +14,12 @@ _EDITOR: Final = (
     "AppData/Roaming/Cursor/User",
 )
 _DATABASES: Final = ("globalStorage/state.vscdb", "workspaceStorage/*/state.vscdb")
-
-
-def _score(values: Sequence[Any]) -> float:
-    return max(transcripts.score(values), composers.score(values))
-
+_SCORE: Final = OwnShare(lambda value: composers.is_row(value) or transcripts.is_own(value))
 
 FORMAT: Final = (
     Format(
         name=NAME,
-        score=_score,
+        score=_SCORE,
         reader=transcripts.TranscriptReader,
         places=(LogPlace(".cursor", "projects/*/agent-transcripts"),),
     ),

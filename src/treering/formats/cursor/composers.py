@@ -27,7 +27,6 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.format import OwnShare
 from treering.formats.loose import fields_of, says_something, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
@@ -84,10 +83,6 @@ def is_row(value: Any) -> bool:
     """Return whether a value is one of its rows."""
     row = fields_of(value)
     return row.keys() == {"key", "value"} and isinstance(row["key"], str) and ":" in row["key"]
-
-
-score: Final = OwnShare(is_row)
-"""Returns the share of values that are its rows, a JSON object each."""
 
 
 class ComposerReader(WholeReader):

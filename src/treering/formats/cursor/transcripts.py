@@ -35,7 +35,6 @@ import msgspec
 from treering.formats.blocks import WaitingCalls, block_events
 from treering.formats.codex.drafts import observed
 from treering.formats.cursor.composers import SESSION_KEY, ComposerReader, asked, is_row
-from treering.formats.format import OwnShare
 from treering.formats.loose import bounded, fields_of, stem, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
@@ -59,7 +58,8 @@ _TRUSTED: Final = ".workspace-trusted"
 """A file in the folder of a project, with the project's path."""
 
 
-def _is_own(value: dict[str, Any]) -> bool | None:
+def is_own(value: dict[str, Any]) -> bool | None:
+    """Return whether a value is a line of a transcript; None if others write it, too."""
     if value.get("type") == "turn_ended":
         return True if set(value) <= {"type", "status", "error", "timestamp"} else None
     message = fields_of(value.get("message"))
@@ -70,10 +70,6 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         and "content" in message
         and "role" not in message
     )
-
-
-score: Final = OwnShare(_is_own)
-"""Returns the share of values that are lines of a transcript."""
 
 
 class TranscriptReader(WholeReader):
