@@ -4,6 +4,7 @@ The pairs lie beside this file, in sets. Each was written before the rules were 
 it came to at that time is told beside what it comes to now.
 """
 
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,8 +15,8 @@ from report import Row, Section, at_least, at_most
 from workload import Effort
 
 FOLDER: Final = Path(__file__).parent
-RIGHT_MIN: Final = 32
-FALSE_MAX: Final = 1
+RIGHT_MIN: Final = 0.8
+FALSE_MAX: Final = 1 / 18
 
 
 class FirstTry(NamedTuple):
@@ -49,6 +50,7 @@ SETS: Final = {
     "fourteenth": FirstTry(23, 0, falsely=5),
     "fifteenth": FirstTry(28, 1),
     "sixteenth": FirstTry(25, 1, falsely=2),
+    "seventeenth": FirstTry(35, 4, falsely=23),
 }
 """In the order in which they were tried; the rules were mended after each.
 
@@ -56,7 +58,7 @@ With the signs, and before anybody looked into it, beyond came to 31 (2 falsely)
 """
 UNFITTED: Final = (
     "kept", "spared", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth",
-    "sixteenth",
+    "sixteenth", "seventeenth",
 )  # fmt: skip
 """Sets that nobody looked into: nothing was mended from them, and nothing was fitted on them.
 
@@ -71,6 +73,11 @@ came to 35 and 34 (0 and 0).
 
 The signs are fitted on the others; ``scripts/fit_changes.py --check`` shows what each comes to when
 they are fitted without it.
+
+Since phrases are fitted besides, and signs and model count together, the first nine come to 315
+with the model (8 falsely, 305 and 10 before) and to 216 with the table (5 falsely, 238 and 17
+before). The last is a third, chosen by lot, of 288 pairs with more traps, of which the others are
+fitted on; with the model it came to 37 (7 falsely) when first tried.
 """
 DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 """Sets with harder traps that the signs were made on, 40 changes and 18 or 30 others each.
@@ -78,14 +85,14 @@ DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 Before, they came to 23, 24, 23, 12 and 26 right, and 7, 8, 6, 2 and 8 falsely.
 """
 _NOTE: Final = (
-    "40 changes and 18 pairs that are none, in each set. Right is a change after which what the"
-    " first statement said is not current, and what the second said is. Each set was written before"
-    " the rules were mended from it, by kinds of failure; work, life and people were tried"
-    " together, before changes were understood by topic, attribute and value. Nothing was mended"
-    " from the last nine or fitted on them, so what they come to is nearest to what to expect of"
-    " others; for kept and spared it may be high, since their totals were looked at while the signs"
-    " were made. With minilm a model reads both statements where rules say nothing; with the table"
-    " signs decide."
+    "40 changes and 18 pairs that are none in each set but the last. Right is a change after"
+    " which what the first statement said is not current, and what the second said is. Each set"
+    " was written before the rules were mended from it, by kinds of failure; work, life and people"
+    " were tried together, before changes were understood by topic, attribute and value. Nothing"
+    " was mended from the last ten or fitted on them, so what they come to is nearest to what to"
+    " expect of others; for kept and spared it may be high, since their totals were looked at"
+    " while the signs were made. With minilm a model reads both statements, and its odds count"
+    " together with the signs; with the table signs decide alone."
 )
 USER: Final = "ida"
 FITTED: Final = "fitted"
@@ -120,34 +127,33 @@ def run(effort: Effort, folder: Path) -> list[Section]:
     for name, first in SETS.items():
         for how, before in zip(("learnt", "extracted"), first[:2], strict=True):
             judged = outcomes(name, folder, extracting=how == "extracted")
-            right = sum(one.right for one in judged if one.pair.is_change)
-            wrong = sum(not one.right for one in judged if not one.pair.is_change)
-            shown = f"{right} ({before} when first tried)"
-            what = f"changes right of 40, set {name}, {how}"
-            rows += [
-                Row(what=what, measured=shown)
-                if how == "extracted"
-                else at_least(what, right, RIGHT_MIN, shown, unit=""),
-                at_most(
-                    f"falsely superseded of 18, set {name}, {how}",
-                    wrong,
-                    FALSE_MAX,
-                    str(wrong),
-                    "",
-                ),
-            ]
+            rows += _rows(name, how, judged, None if how == "extracted" else RIGHT_MIN, before)
     rows += [row for name in UNFITTED for row in _model_rows(name, folder)]
     return [Section(title="Statements that change facts", rows=rows, notes=[_NOTE])]
 
 
 def _model_rows(name: str, folder: Path) -> list[Row]:
     judged = outcomes(name, folder, extracting=False, embedder="minilm")
-    right = sum(one.right for one in judged if one.pair.is_change)
-    wrong = sum(not one.right for one in judged if not one.pair.is_change)
-    changes, others = f"changes right of 40, set {name}", f"falsely superseded of 18, set {name}"
+    return _rows(name, "learnt with minilm", judged, RIGHT_MIN)
+
+
+def _rows(
+    name: str,
+    how: str,
+    judged: list[PairOutcome],
+    right_min: float | None,
+    before: int | None = None,
+) -> list[Row]:
+    right = [one.right for one in judged if one.pair.is_change]
+    wrong = [not one.right for one in judged if not one.pair.is_change]
+    shown = f"{sum(right)}" if before is None else f"{sum(right)} ({before} when first tried)"
+    what = f"changes right of {len(right)}, set {name}, {how}"
+    others = f"falsely superseded of {len(wrong)}, set {name}, {how}"
     return [
-        at_least(f"{changes}, learnt with minilm", right, RIGHT_MIN, str(right), unit=""),
-        at_most(f"{others}, learnt with minilm", wrong, FALSE_MAX, str(wrong), ""),
+        Row(what=what, measured=shown)
+        if right_min is None
+        else at_least(what, sum(right), ceil(right_min * len(right)), shown, unit=""),
+        at_most(others, sum(wrong), int(FALSE_MAX * len(wrong)), str(sum(wrong)), ""),
     ]
 
 

@@ -29,13 +29,11 @@ from onnx import numpy_helper
 ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from fit_changes import CHECKED, told_pairs  # noqa: E402
 from treering.derive.claim_relations import relation  # noqa: E402
 from treering.embedders.change_model import PIECES_MAX  # noqa: E402
 from treering.embedders.static import ENDS, STARTS, StaticEmbedder, static_pieces  # noqa: E402
-from update_pairs import DEVELOPED, FITTED, READ, SETS, UNFITTED, frames, pairs  # noqa: E402
 
-CHECKED: Final = {"beyond", "outside", "mixed", "offices", "homes", "read 0", "groups 0"}
-FOLDS: Final = 10
 RANK: Final = 8
 EPOCHS: Final = 3
 BATCH: Final = 32
@@ -147,23 +145,7 @@ def main() -> None:
 def read_samples() -> list[Sample]:
     """Return all pairs, and statements with others that are near to them."""
     embedder, pieces = StaticEmbedder(), static_pieces().numbers
-    sets = [*(name for name in SETS if name not in UNFITTED), *DEVELOPED]
-    told = [
-        (name, pair.is_change, pair.first, pair.second) for name in sets for pair in pairs(name)
-    ]
-    for name in (FITTED, READ):
-        told += [
-            (f"{name} {at % FOLDS}", pair.is_change, pair.first, pair.second)
-            for at, pair in enumerate(pairs(name))
-        ]
-    for name in ("frames", "groups"):
-        told += [
-            (f"{name} {at % FOLDS}", kind == "new", old, new)
-            for at, frame in enumerate(frames(name))
-            for old in frame["old"]
-            for kind in ("new", "keep")
-            for new in frame[kind]
-        ]
+    told = [one[:4] for one in told_pairs()]
     samples = [
         Sample(origin, is_change, True, pieces(old)[:PIECES_MAX], pieces(new)[:PIECES_MAX])
         for origin, is_change, old, new in told

@@ -1,15 +1,15 @@
-"""Fit the weights of the signs by which a statement changes an earlier one.
+"""Fit how much each sign and phrase counts when a statement may change an earlier one.
 
-Run as ``python scripts/fit_changes.py`` to write ``memory/change_weights.py``, with ``--check`` to
-print only what each set of pairs comes to when the weights are fitted without it.
+Run as ``python scripts/fit_changes.py`` to write ``memory/change_weights.txt``, with ``--check`` to
+print only what the sets of CHECKED come to when the weights are fitted without them.
 
-The pairs lie in benchmarks/, all written for this. Besides the pairs themselves, what each second
-statement says is held against the first statements of other pairs that are nearest to it, and
-against facts of a made-up memory: it must leave them alone, unless the rules say otherwise. Frames
-say of many things what may be known of them, what ends it, and what does not.
+The pairs lie in benchmarks/, all written for this: pairs, frames and groups. Besides, what each
+later statement says is held against earlier ones of other pairs that are near to it, and against
+facts of a made-up memory: it must leave them alone, unless the rules say otherwise.
 """
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,176 +23,189 @@ from memory_cases import filler  # noqa: E402
 from treering.derive.claim_relations import relation  # noqa: E402
 from treering.embedders.static import StaticEmbedder  # noqa: E402
 from treering.memory.alignment import Aligner  # noqa: E402
-from treering.memory.change_decision import ONE_FROM  # noqa: E402
-from treering.memory.change_features import ChangeReader  # noqa: E402
-from update_pairs import DEVELOPED, FITTED, SETS, UNFITTED, frames, pairs  # noqa: E402
+from treering.memory.change_features import ChangeReader, phrases_of  # noqa: E402
+from update_pairs import DEVELOPED, FITTED, READ, SETS, UNFITTED, frames, pairs  # noqa: E402
 
-WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.py"
+WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.txt"
+CHECKED: Final = {"beyond", "outside", "mixed", "offices", "homes", "read 0", "groups 0"}
+FOLDS: Final = 10
 FILLER: Final = 600
-NEAREST: Final = 10
-FOLDS: Final = 4
-"""Parts of the pairs that only serve to fit."""
-HELD_BACK: Final = 4.0
-"""The weight of a pair of which both must stay; that of a change is 1."""
-UNRELATED: Final = 0.3
-"""The weight of a statement and one of another pair."""
-FRAMED: Final = 0.5
-"""The weight of a statement and one of the same frame, as a share of that of a pair."""
-ACROSS: Final = 0.1
-"""The weight of a statement and one of another frame."""
-APART: Final = 4
-"""Frames that are nearer than this may be about the same."""
-NEAREST_FRAMED: Final = 6
-PENALTY: Final = 8.0
-STEPS: Final = 8
-_HEAD: Final = '''"""How much each sign counts when a statement may change an earlier one.
+NEAREST: Final = 2
+TOO_NEAR: Final = 0.6
+"""The cosine from which a statement may well change one of another pair."""
+UNRELATED: Final = 0.6
+"""The weight of a statement and one of another pair; that of a pair is 1."""
+OFTEN: Final = 6
+"""How many later statements have a phrase that is weighted."""
+PENALTY: Final = 3.0
+PHRASE: Final = 1.5
+"""How easily a phrase counts, beside a sign that is at its usual distance from the mean."""
+STEPS: Final = 400
+LEAST: Final = 0.03
+"""The weight of a phrase below which it is left out."""
 
-Written by ``scripts/fit_changes.py``; change the pairs that it is fitted on, not this.
-"""
 
-from __future__ import annotations
+class Told(NamedTuple):
+    """Two statements, whether the later is a change of the other, and the set they are from."""
 
-from typing import Final
-
-WEIGHTS: Final = {
-'''
-
-Matrix = NDArray[np.float64]
-Sample = tuple[dict[str, float], float, float, str, bool]
-"""Signs, whether it is a change, its weight, the set it is from, and whether it is a pair."""
+    origin: str
+    is_change: bool
+    old: str
+    new: str
+    is_pair: bool = True
+    """Whether they were written for each other."""
 
 
 class Samples(NamedTuple):
-    """Pairs of statements: their signs, whether one is a change, and the set each is from."""
+    """Pairs of statements: their signs, the numbers of their phrases, and what they are."""
 
+    told: list[Told]
     names: list[str]
-    signs: Matrix
-    is_change: Matrix
-    weight: Matrix
-    origin: list[str]
-    is_pair: NDArray[np.bool_]
+    signs: NDArray[np.float64]
+    phrases: list[list[int]]
 
 
 def main() -> None:
-    """Fit the weights, and print what sets come to that they were not fitted on."""
-    samples = read_samples()
-    for name in (*_sets(), *(f"{FITTED} {fold}" for fold in range(FOLDS))):
-        held = np.array([origin == name for origin in samples.origin])
-        totals = samples.signs[held] @ fit(samples, ~held)
-        judged, wanted = samples.is_pair[held], samples.is_change[held] > 0
-        right = (totals >= ONE_FROM) & judged
-        unrelated = int(((totals >= ONE_FROM) & ~judged).sum())
-        print(
-            f"{name}: right {int((right & wanted).sum())}, falsely {int((right & ~wanted).sum())},"
-            f" unrelated {unrelated} of {int((~judged).sum())}"
-        )
+    """Fit the weights, or print what sets come to that they were not fitted on."""
+    samples = read_samples([*told_pairs(), *unrelated_pairs()])
     if "--check" in sys.argv:
+        check(samples)
         return
-    weights = fit(samples, np.ones(len(samples.origin), np.bool_))
-    rows = "".join(
-        f'    "{name}": {weight:.3f},\n'
-        for name, weight in zip(samples.names, weights, strict=True)
+    weights = fit(samples, np.ones(len(samples.told), np.bool_))
+    rows = (
+        f"{weight:.3f} {name}\n"
+        for at, (name, weight) in enumerate(zip(samples.names, weights, strict=True))
+        if at < samples.signs.shape[1] or abs(weight) >= LEAST
     )
-    WEIGHTS.write_text(f"{_HEAD}{rows}}}\n", encoding="utf-8")
+    WEIGHTS.write_text("".join(rows), encoding="utf-8")
 
 
-def _sets() -> list[str]:
-    return [*(name for name in SETS if name not in UNFITTED), *DEVELOPED]
+def check(samples: Samples) -> None:
+    """Print how many pairs come out right from several sums on."""
+    held = np.array([one.origin in CHECKED for one in samples.told])
+    totals = sums(samples, fit(samples, ~held))
+    for name in sorted({one.origin for one in samples.told} & CHECKED):
+        for least in (-1.0, 0.0, 0.5, 1.0, 1.5, 2.0):
+            counted = Counter(
+                (one.is_pair, one.is_change)
+                for one, total in zip(samples.told, totals, strict=True)
+                if one.origin == name and total >= least
+            )
+            print(
+                f"{name} from {least}: right {counted[True, True]},"
+                f" falsely {counted[True, False]}, unrelated {counted[False, False]}"
+            )
 
 
-def read_samples() -> Samples:
-    """Return the signs of all pairs that speak of a change at all."""
-    embedder = StaticEmbedder()
-    reader = ChangeReader(Aligner(embedder))
-    told = [(name, pair) for name in _sets() for pair in pairs(name)]
-    told += [(f"{FITTED} {at % FOLDS}", pair) for at, pair in enumerate(pairs(FITTED))]
-    earlier = sorted({pair.first for _, pair in told} | set(filler(FILLER)))
-    vectors = embedder.embed(earlier)
-    own: dict[str, set[str]] = {}
-    for _, pair in told:
-        own.setdefault(pair.second, set()).add(pair.first)
-    rows: list[Sample] = []
-    for name, pair in told:
-        new = embedder.embed([pair.second])[0]
-        signs = reader.signs(pair.second, pair.first)
-        if signs is not None:
-            weight = 1.0 if pair.is_change else HELD_BACK
-            rows.append((signs, float(pair.is_change), weight, name, True))
-        cosines = vectors @ new
-        for at in np.argsort(-cosines)[:NEAREST].tolist():
-            old, cosine = earlier[at], float(cosines[at])
-            signs = None if old in own[pair.second] else reader.signs(pair.second, old)
-            if signs is not None and relation(pair.second, old, cosine) == "unrelated":
-                rows.append((signs, 0.0, UNRELATED, name, False))
-    for new in filler(FILLER):
-        vector = embedder.embed([new])[0]
-        cosines = vectors @ vector
-        for at in np.argsort(-cosines)[:NEAREST].tolist():
-            signs = reader.signs(new, earlier[at])
-            if signs is not None and earlier[at] != new:
-                rows.append((signs, 0.0, UNRELATED, "filler", False))
-    rows += framed_rows(embedder, reader)
-    names = list(rows[0][0])
-    return Samples(
-        names,
-        np.array([[row[0][name] for name in names] for row in rows]),
-        np.array([row[1] for row in rows]),
-        np.array([row[2] for row in rows]),
-        [row[3] for row in rows],
-        np.array([row[4] for row in rows]),
-    )
-
-
-def framed_rows(embedder: StaticEmbedder, reader: ChangeReader) -> list[Sample]:
-    """Return the signs of what frames say, within each and across them."""
-    rows: list[Sample] = []
-    known = frames()
-    olds = [(at, old) for at, frame in enumerate(known) for old in frame["old"]]
-    vectors = embedder.embed([old for _, old in olds])
+def told_pairs() -> list[Told]:
+    """Return all pairs that may be fitted on."""
+    sets = [*(name for name in SETS if name not in UNFITTED), *DEVELOPED]
     told = [
-        (at, kind, new)
-        for at, frame in enumerate(known)
-        for kind in ("new", "keep")
-        for new in frame[kind]
+        Told(name, one.is_change, one.first, one.second) for name in sets for one in pairs(name)
     ]
-    for at, kind, new in told:
+    for name in (FITTED, READ):
+        told += [
+            Told(f"{name} {at % FOLDS}", one.is_change, one.first, one.second)
+            for at, one in enumerate(pairs(name))
+        ]
+    for name in ("frames", "groups"):
+        told += [
+            Told(f"{name} {at % FOLDS}", kind == "new", old, new)
+            for at, frame in enumerate(frames(name))
+            for old in frame["old"]
+            for kind in ("new", "keep")
+            for new in frame[kind]
+        ]
+    return told
+
+
+def unrelated_pairs() -> list[Told]:
+    """Return later statements with earlier ones of others, which they leave alone."""
+    told, embedder = told_pairs(), StaticEmbedder()
+    own: dict[str, set[str]] = {}
+    for one in told:
+        own.setdefault(one.new, set()).add(one.old)
+    olds = sorted({one.old for one in told} | set(filler(FILLER)))
+    vectors = embedder.embed(olds)
+    origins = {one.new: one.origin for one in told} | dict.fromkeys(filler(FILLER), "filler")
+    found = []
+    for new, origin in origins.items():
         cosines = vectors @ embedder.embed([new])[0]
-        across = [i for i in np.argsort(-cosines).tolist() if abs(olds[i][0] - at) > APART]
-        for place in [i for i, (frame, _) in enumerate(olds) if frame == at]:
-            signs, is_change = reader.signs(new, olds[place][1]), float(kind == "new")
-            if signs is not None:
-                weight = FRAMED if is_change else FRAMED * HELD_BACK
-                rows.append((signs, is_change, weight, "frames", False))
-        for place in across[:NEAREST_FRAMED]:
-            old = olds[place][1]
-            signs = reader.signs(new, old)
-            if signs is not None and relation(new, old, float(cosines[place])) == "unrelated":
-                rows.append((signs, 0.0, ACROSS, "frames", False))
-    return rows
+        for at in np.argsort(-cosines)[:NEAREST].tolist():
+            old, cosine = olds[at], float(cosines[at])
+            is_far = cosine < TOO_NEAR and old not in own.get(new, {new})
+            if is_far and relation(new, old, cosine) == "unrelated":
+                found.append(Told(origin, False, old, new, is_pair=False))
+    return found
 
 
-def fit(samples: Samples, chosen: NDArray[np.bool_]) -> Matrix:
-    """Return the weights of a logistic regression with a penalty, by Newton's method."""
-    constant = samples.names.index("constant")
-    signs, wanted, weight = (
-        samples.signs[chosen],
-        samples.is_change[chosen],
-        samples.weight[chosen],
+def read_samples(told: list[Told]) -> Samples:
+    """Return the signs and phrases of pairs."""
+    reader = ChangeReader(Aligner(StaticEmbedder()))
+    read = [(one, signs) for one in told if (signs := reader.signs(one.new, one.old)) is not None]
+    phrases = [phrases_of(one.new, one.old) for one, _ in read]
+    said = {
+        (phrase, one.new)
+        for (one, _), listed in zip(read, phrases, strict=True)
+        for phrase in listed
+        if one.is_pair
+    }
+    often = Counter(phrase for phrase, _ in said)
+    chosen = sorted(phrase for phrase, count in often.items() if count >= OFTEN)
+    names = list(read[0][1])
+    numbers = {phrase: len(names) + at for at, phrase in enumerate(chosen)}
+    return Samples(
+        [one for one, _ in read],
+        [*names, *chosen],
+        np.array([[signs[name] for name in names] for _, signs in read]),
+        [[numbers[phrase] for phrase in listed if phrase in numbers] for listed in phrases],
     )
+
+
+def fit(samples: Samples, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the weights of a logistic regression with a penalty, by accelerated descent."""
+    told = [one for one, is_chosen in zip(samples.told, chosen, strict=True) if is_chosen]
+    signs = samples.signs[chosen]
+    constant = samples.names.index("constant")
     mean, spread = signs.mean(axis=0), signs.std(axis=0) + 1e-6
     mean[constant], spread[constant] = 0.0, 1.0
     scaled = (signs - mean) / spread
-    penalty = np.full(len(samples.names), PENALTY)
-    penalty[constant] = 1e-6
-    found = np.zeros(len(samples.names))
-    for _ in range(STEPS):
-        guessed = 1 / (1 + np.exp(-(scaled @ found)))
-        slope = scaled.T @ (weight * (guessed - wanted)) + penalty * found
-        curve = (scaled * (weight * guessed * (1 - guessed))[:, None]).T @ scaled
-        found -= np.linalg.solve(curve + np.diag(penalty), slope)
-    weights: Matrix = found / spread
-    weights[constant] = found[constant] - float(weights @ mean)
+    listed = [one for one, is_chosen in zip(samples.phrases, chosen, strict=True) if is_chosen]
+    rows = np.repeat(np.arange(len(listed)), [len(one) for one in listed])
+    columns = np.array([at for one in listed for at in one]) - len(mean)
+    wanted = np.array([float(one.is_change) for one in told])
+    weight = np.array([1.0 if one.is_pair else UNRELATED for one in told])
+    count = len(samples.names) - len(mean)
+    # Each weight has a step of its own, as large as the slope of the loss allows.
+    terms = 8.0
+    curve = np.concatenate([
+        terms * (weight @ scaled**2) / 4,
+        terms * PHRASE**2 * np.bincount(columns, weight[rows], count) / 4,
+    ]) + PENALTY  # fmt: skip
+    found = ahead = np.zeros(len(samples.names))
+    for step in range(STEPS):
+        total = scaled @ ahead[: len(mean)] + PHRASE * np.bincount(
+            rows, ahead[len(mean) :][columns], len(told)
+        )
+        missed = weight * (1 / (1 + np.exp(-total)) - wanted)
+        slope = np.concatenate([
+            missed @ scaled, PHRASE * np.bincount(columns, missed[rows], count)
+        ]) + PENALTY * ahead  # fmt: skip
+        slope[constant] -= PENALTY * ahead[constant]
+        after = ahead - slope / curve
+        ahead = after + step / (step + 3) * (after - found)
+        found = after
+    weights = found * PHRASE
+    weights[: len(mean)] = found[: len(mean)] / spread
+    weights[constant] = found[constant] - float(weights[: len(mean)] @ mean)
     return weights
+
+
+def sums(samples: Samples, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what the weights of the signs and phrases of each pair come to."""
+    said = np.array([weights[listed].sum() for listed in samples.phrases])
+    totals: NDArray[np.float64] = samples.signs @ weights[: samples.signs.shape[1]] + said
+    return totals
 
 
 if __name__ == "__main__":

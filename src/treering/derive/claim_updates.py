@@ -63,7 +63,8 @@ _INSTEAD: Final = lazy_pattern(
 _MORE: Final = lazy_pattern(
     r"\b(?:also|too|as well|additionally|in addition|besides|another|either|second|on top|other"
     r"|still|for now|tried|try|might|may|maybe|considering|thinking (?:of|about)|if|would|could"
-    r"|almost|nearly|yet)\b"
+    r"|wouldn't|couldn't|talk of|some ?day|one day|sooner or later|almost|nearly|yet"
+    r"|not going to (?:leave|quit|stop|drop|sell|move|switch))\b"
 )
 """What says that the rest stays, or that nothing is decided."""
 _LEFT: Final = _phrases(
@@ -166,10 +167,6 @@ _TRIGGERS: Final = key_set(
     " actually again mind minds this going changed so bought wrote built made found learnt met ran"
     " read saw sent paid went won did began chose got not as down up back until after following"
 ).union(_LEFT, _OVER, _PARTED, _SHIFTS, _RENEWED)
-CHANGE_VERBS: Final = frozenset(
-    {*_LEFT, *_OVER, *_PARTED, *_SHIFTS, *_RENEWED, *_ARRIVED}
-) - key_set("no not done hand came off out is")
-"""Keys of the first words of what says that something is over, set or new."""
 _EDGES: Final = '.,;:!?()"'
 
 _How: TypeAlias = Literal[
