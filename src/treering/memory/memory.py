@@ -214,7 +214,8 @@ class Memory:
         if doubt is None:
             raise _undoubted(fact_id)
         fact, earlier = doubt.fact, doubt.earlier
-        changed, kind, details = fact, "memory.restored", {"reason": BOTH_HOLD}
+        changed, kind = fact, "memory.restored"
+        details: dict[str, Any] = {"reason": BOTH_HOLD}
         if ended:
             changed, kind, details = earlier, "memory.superseded", {
                 "reason": "reviewed",
