@@ -124,7 +124,7 @@ class WordPieces:
     """A vocabulary that splits texts. Thread-safe."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        self._pieces = _Pieces({piece: number for number, piece in enumerate(vocabulary)})
+        self._pieces = _WordPieces({piece: number for number, piece in enumerate(vocabulary)})
 
     def numbers(self, text: str) -> list[int]:
         """Return the pieces of a text as indexes into the vocabulary."""
@@ -136,7 +136,7 @@ class WordPieces:
         return list(chain.from_iterable(map(self._pieces.__getitem__, words)))
 
 
-class _Pieces(dict[str, tuple[int, ...]]):
+class _WordPieces(dict[str, tuple[int, ...]]):
     """The pieces of words, and of chunks in other scripts, found when first asked for."""
 
     def __init__(self, numbers: dict[str, int]) -> None:
