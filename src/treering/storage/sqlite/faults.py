@@ -79,7 +79,7 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
 def _is_without_log(error: apsw.Error, path: str) -> bool:
     """Whether the shared memory tells of a log that is not there."""
     log = Path(f"{path}-wal")
-    is_short = error.extendedresult == apsw.SQLITE_IOERR_SHORT_READ
+    is_short = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
     # Whoever opens the file makes an empty one.
     return is_short and not (log.exists() and log.stat().st_size)
 

@@ -6,7 +6,7 @@ import os
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uuid_utils
 
@@ -37,7 +37,8 @@ def migrations() -> tuple[str, ...]:
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
     """Return the schema version of the file. Raise NotALedger if it holds something else."""
-    application_id, version, tables = connection.execute(_STORED).fetchall()[0]
+    found: Any = connection.execute(_STORED).fetchall()[0]
+    application_id, version, tables = found
     if application_id == APPLICATION_ID:
         return int(version)
     if application_id or version or tables:
