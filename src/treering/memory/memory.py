@@ -217,12 +217,13 @@ class Memory:
         changed, kind = fact, "memory.restored"
         details: dict[str, Any] = {"reason": BOTH_HOLD}
         if ended:
-            changed, kind, details = earlier, "memory.superseded", {
+            changed, kind = earlier, "memory.superseded"
+            details = {
                 "reason": "reviewed",
                 "by": fact.id,
                 "valid_to_ms": fact.valid_from_ms,
                 "signs": list(doubt.signs),
-            }  # fmt: skip
+            }
         try:
             row = self._named(changed.id, {"current"})
         except InvalidInput:
