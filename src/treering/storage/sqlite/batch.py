@@ -173,7 +173,8 @@ class Batch:
             )
         self._ids.heads.update(self._heads)
         if self._ids.tail is not None:
-            scopes, ids = (self._events[at::_EVENT_COLUMNS] for at in (_SCOPE, _EVENT_ID))
+            scopes = self._events[_SCOPE::_EVENT_COLUMNS]
+            ids = self._events[_EVENT_ID::_EVENT_COLUMNS]
             self._ids.tail.update(zip(scopes, ids, strict=True))
         self._events, self._contents, self._heads = [], [], {}
         if self._ids.position - self._ids.indexed >= indexes.LAG_EVENTS_MAX:
@@ -430,7 +431,12 @@ class Batch:
                 draft.ts_ms, draft.recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, digest,
                 last, draft.summary, draft.stored_refs,
             )  # fmt: skip
-            header = draft.header(position, seq, last)
+            header = Header(
+                position, seq, draft.event_id, scope_name, draft.session_id, kind, source, origin,
+                run_id, draft.run_seq, turn_id, agent_id, user_id, draft.ts_ms, draft.recorded_ms,
+                draft.visibility, draft.summary, draft.refs, draft.payload_bytes, False, False,
+                SCHEMA_VERSION, digest, last,
+            )  # fmt: skip
             added.append(header)
             if draft.made_id is None:
                 self._named[scope_name, draft.event_id] = (draft, header)
