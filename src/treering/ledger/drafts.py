@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from itertools import repeat
+from struct import Struct
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
@@ -69,7 +71,14 @@ CHECKED_BYTES_MAX: Final = 65_536
 
 NAMES_MAX: Final = 10_000
 """Checked names that are remembered; then it starts afresh."""
+_Names = tuple[str, str, str | None, str | None, str | None, str | None]
+"""The ids of session, agent, run, turn and user, and the origin."""
+_NAME_FIELDS: Final = ("session_id", "agent_id", "run_id", "turn_id", "user_id", "origin")
+_NAMES_REQUIRED: Final = 2
+"""Of these, the first ones are in every event."""
+_NAME_TYPES: Final = frozenset({str, NoneType})
 _INTEGER_MAX: Final = 2**63 - 1
+_salts: Final = Struct(f"{SALT_BYTES}s").iter_unpack
 _RECORDABLE: Final = {
     kind.name: kind for kind in KINDS.values() if kind.durable and kind.name not in ERASURE_KINDS
 }
@@ -97,8 +106,8 @@ class Drafter:
         self._mode = mode
         self._clock = bounded_clock(clock)
         self._scopes: dict[str, Scope] = {}
-        self._names: set[str] = set()
-        """Ids that were checked before."""
+        self._known_names: set[_Names] = set()
+        """Names of events that were checked before."""
 
     def guard(self) -> ContentGuard:
         """Return what finds secrets, whether or not it is asked when something is recorded."""
@@ -126,54 +135,32 @@ class Drafter:
         ``numbers`` are those in runs of events that do not say theirs; if ``counted``, the store
         gives all others theirs. ``vouching`` is for the ledger's own words about erasures.
         """
-        # Every append goes through here, mostly with cold caches: few calls, known names first. The
-        # last digest is the one that ``chain.header_digest`` returns.
-        salts = os.urandom(SALT_BYTES * len(events))
         now_ms = self._clock()
-        plain, names, scopes = self._plain, self._names, self._scopes
-        mode = self._mode
-        suspicious = None if mode == "off" else (self._found_guard or self._find_guard()).suspicious
+        known, scopes = self._known_names, self._scopes
+        kinds = KINDS if vouching else _RECORDABLE
+        salts = _salts(os.urandom(SALT_BYTES * len(events)))
+        stated_numbers = numbers or repeat(None, len(events))
+        contents = self._contents(events) if len(events) > 1 else (None,) * len(events)
         drafts: list[Draft] = []
-        clean: list[Content | None] = []
-        at = 0
         try:
-            for event, number in zip(events, numbers or repeat(None, len(events)), strict=True):
-                position = len(drafts) % CHECKED_TOGETHER
-                if suspicious is not None and position == 0 and len(events) > 1:
-                    clean = self._clean(events[len(drafts) : len(drafts) + CHECKED_TOGETHER])
-                kind = (
-                    KINDS[event.kind]
-                    if vouching
-                    else _RECORDABLE.get(event.kind) or _recordable(event.kind)
-                )
-                is_sealed = False
-                if event.payload is not None and event.scope not in plain and not vouching:
-                    is_sealed = self._is_sealed(event.scope)
-                    if is_sealed:
-                        event = without_words(event)  # noqa: PLW2901  (the same, for such a scope)
+            for event, number, content, (salt,) in zip(
+                events, stated_numbers, contents, salts, strict=True
+            ):
+                kind = kinds.get(event.kind) or _recordable(event.kind)
                 scope = scopes.get(event.scope) or self._new_scope(event.scope)
-                session_id, agent_id = event.session_id, event.agent_id
-                run_id, turn_id = event.run_id, event.turn_id
-                user_id, origin = event.user_id, event.origin
+                names = (
+                    event.session_id, event.agent_id, event.run_id, event.turn_id, event.user_id,
+                    event.origin,
+                )  # fmt: skip
                 # A text of another class may equal a known name, and cannot be stored.
-                if session_id not in names or type(session_id) is not str:
-                    names.add(check_name(session_id, "session_id"))
-                if agent_id not in names or type(agent_id) is not str:
-                    names.add(check_name(agent_id, "agent_id"))
-                if run_id is not None and (run_id not in names or type(run_id) is not str):
-                    names.add(check_name(run_id, "run_id"))
-                if turn_id is not None and (turn_id not in names or type(turn_id) is not str):
-                    names.add(check_name(turn_id, "turn_id"))
-                if user_id is not None and (user_id not in names or type(user_id) is not str):
-                    names.add(check_name(user_id, "user_id"))
-                if origin is not None and (origin not in names or type(origin) is not str):
-                    names.add(check_name(origin, "origin"))
-                source = event.source or kind.source
-                visibility = event.visibility or kind.visibility
-                if type(source) is not str or not (
-                    source in SOURCES and visibility in VISIBILITIES
-                ):
-                    raise _bad_choice(source, visibility)
+                if names not in known or not _NAME_TYPES.issuperset(map(type, names)):
+                    known.add(_check_names(names))
+                session_id, agent_id, run_id, turn_id, user_id, origin = names
+                source, visibility = (
+                    _chosen(event, kind)
+                    if event.source or event.visibility
+                    else (kind.source, kind.visibility)
+                )
                 run_seq = event.run_seq if number is None else number
                 if run_seq is not None and (
                     type(run_seq) is not int or not 0 < run_seq <= _INTEGER_MAX
@@ -186,30 +173,11 @@ class Drafter:
                     ts_ms = given_ms
                 else:
                     ts_ms = check_time(given_ms)
-                summary, refs_value = event.summary, event.refs
-                payload_value = event.payload
-                checked = clean[position] if clean and not is_sealed else None
-                try:
-                    content, refs, payload = checked or canonical_content(
-                        summary, refs_value, payload_value
-                    )
-                except InvalidInput:
-                    readable = without_bytes(event)
-                    if readable is event:
-                        raise
-                    refs_value, payload_value = readable.refs, readable.payload
-                    content, refs, payload = canonical_content(summary, refs_value, payload_value)
-                if mode == "reject":
-                    _refuse_opaque(refs_value)
-                if (
-                    suspicious is not None
-                    and checked is None
-                    and suspicious(self._watched(content, payload))
-                ):
-                    masked = self._masked(event, summary, refs_value, payload_value)
-                    if masked is not None:
-                        summary, refs_value, payload_value = masked
-                        content, refs, payload = canonical_content(*masked)
+                is_sealed = False
+                if content is None:
+                    event, content, is_sealed = self._fit_content(event, vouching)  # noqa: PLW2901
+                encoded, refs, payload = content
+                summary = event.summary
                 if (
                     not summary
                     or summary.isspace()
@@ -217,38 +185,32 @@ class Drafter:
                     or "\0" in summary
                 ):
                     check_summary(summary)
-                if refs is not None:
-                    if len(refs) > REFS_BYTES_MAX:
-                        raise _too_many_refs(len(refs))
-                    # A copy: the header does not follow what its author does later.
-                    refs_value = decode(refs)
-                size, blob = 0, None
-                if payload is not None:
-                    size = len(payload)
-                    if size > PAYLOAD_BYTES_MAX:
-                        blob = compressed(payload)
-                if event.event_id is None:
+                if refs is not None and len(refs) > REFS_BYTES_MAX:
+                    raise _too_many_refs(len(refs))
+                size = 0 if payload is None else len(payload)
+                event_id, made_id = event.event_id, None
+                if event_id is None:
                     made = uuid7()
                     event_id, made_id = str(made), made.bytes
                 else:
-                    event_id, made_id = check_id(event.event_id), None
+                    check_id(event_id)
                 is_counted = run_id is not None and (counted or number is not None)
                 is_unnumbered = is_counted and run_seq is None
-                salt = salts[at : at + SALT_BYTES]
-                at += SALT_BYTES
                 draft = Draft(
-                    scope, session_id, kind.name, run_id, event_id, made_id, given_ms is not None,
-                    number is None and not is_unnumbered, is_counted, is_sealed,
-                    (
-                        event_id, scope, session_id, kind.name, source, origin, run_id, run_seq,
-                        turn_id, agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,
-                    ),
-                    refs, payload, size, blob, salt,
-                    sha256(salt + content).digest(),
+                    event_id, scope, session_id, kind.name, source, origin, run_id, run_seq,
+                    turn_id, agent_id, user_id, ts_ms, now_ms, visibility, summary,
+                    # A copy: the header does not follow what its author does later.
+                    None if refs is None else decode(refs),
+                    refs, payload, size,
+                    compressed(payload) if payload and size > PAYLOAD_BYTES_MAX else None,
+                    salt, sha256(salt + encoded).digest(),
+                    # As ``chain.header_digest`` has it.
                     b"" if is_unnumbered else sha256(encode((
                         event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source,
                         origin, ts_ms, now_ms, visibility, SCHEMA_VERSION,
                     ))).digest(),
+                    made_id, given_ms is not None, number is None and not is_unnumbered,
+                    is_counted, is_sealed,
                 )  # fmt: skip
                 if type(event) is FirstEvent:
                     draft.is_first = True
@@ -262,8 +224,8 @@ class Drafter:
                 f"a field of an event has the wrong type: {error}",
                 hint="see treering.NewEvent for what each field takes",
             ) from error
-        if len(names) > NAMES_MAX:
-            names.clear()
+        if len(known) > NAMES_MAX:
+            known.clear()
         return drafts
 
     def vouch(self, event: NewEvent) -> Draft:
@@ -280,13 +242,22 @@ class Drafter:
         self._plain.add(name)
         return False
 
-    def _clean(self, events: Sequence[NewEvent]) -> list[Content | None]:
+    def _contents(self, events: Sequence[NewEvent]) -> list[Content | None]:
+        """Return the content of each of ``events``; None for one that is to be looked at alone."""
+        contents: list[Content | None] = []
+        for start in range(0, len(events), CHECKED_TOGETHER):
+            contents += self._clean(events[start : start + CHECKED_TOGETHER])
+        return contents
+
+    def _clean(self, events: Sequence[NewEvent]) -> Sequence[Content | None]:
         """Return the content of each of ``events``, None for one that may hold a secret.
 
         One look at several takes less time than one at each, since what it needs stays in the
-        processor's cache. Nothing is returned for events that must be taken one by one.
+        processor's cache. All are None if one of them is not fit to be looked at so.
         """
-        plain = self._plain
+        plain, alone = self._plain, [None] * len(events)
+        if self._mode == "reject":
+            return alone
         try:
             contents = [
                 canonical_content(event.summary, event.refs, event.payload)
@@ -294,27 +265,59 @@ class Drafter:
                 if event.payload is None or event.scope in plain
             ]
         except (InvalidInput, TypeError, AttributeError):
-            return []
+            return alone
         if len(contents) < len(events):
-            return []
+            return alone
+        if self._mode == "off":
+            return contents
         guard = self.guard()
-        watched = (
-            [self._watched(content, payload) for content, _, payload in contents]
-            if self._mode == "safe"
-            else [content for content, _, _ in contents]
-        )
+        watched = list(map(self._watched, contents))
         if sum(map(len, watched)) <= CHECKED_BYTES_MAX:
             suspects = guard.suspects(watched)
         else:
             suspects = {at for at, part in enumerate(watched) if guard.suspicious(part)}
         if not suspects:
-            return [*contents]
+            return contents
         return [None if at in suspects else content for at, content in enumerate(contents)]
 
-    def _watched(self, content: bytes, payload: bytes | None) -> bytes:
+    def _fit_content(self, event: NewEvent, vouching: bool) -> tuple[NewEvent, Content, bool]:  # noqa: FBT001
+        """Return ``event`` as it can be recorded, its content, and whether its scope is sealed.
+
+        Raises InvalidInput if it cannot be, SensitiveContent if a secret must not be masked.
+        """
+        is_sealed = (
+            event.payload is not None
+            and not vouching
+            and event.scope not in self._plain
+            and self._is_sealed(event.scope)
+        )
+        if is_sealed:
+            event = without_words(event)
+        try:
+            content = canonical_content(event.summary, event.refs, event.payload)
+        except InvalidInput:
+            readable = without_bytes(event)
+            if readable is event:
+                raise
+            event = readable
+            content = canonical_content(event.summary, event.refs, event.payload)
+        if self._mode == "off":
+            return event, content, is_sealed
+        if self._mode == "reject":
+            _refuse_opaque(event.refs)
+        guard = self._found_guard or self._find_guard()
+        if guard.suspicious(self._watched(content)):
+            masked = self._masked(event)
+            if masked is not event:
+                event = masked
+                content = canonical_content(event.summary, event.refs, event.payload)
+        return event, content, is_sealed
+
+    def _watched(self, content: Content) -> bytes:
         """Return the part of a content that the guard looks at."""
+        encoded, _, payload = content
         # The payload comes last, before one bracket.
-        return content[: -len(payload) - 1] if self._mode == "safe" and payload else content
+        return encoded[: -len(payload) - 1] if self._mode == "safe" and payload else encoded
 
     def _find_guard(self) -> ContentGuard:
         # Made when first needed: its rules take longer to load than a short command to run.
@@ -328,14 +331,13 @@ class Drafter:
         self._scopes[text] = scope
         return scope
 
-    def _masked(
-        self, event: NewEvent, summary: str, refs: Any, payload: Any
-    ) -> tuple[str, Any, Any] | None:
-        """Return the content of ``event`` without secrets, None if there are none.
+    def _masked(self, event: NewEvent) -> NewEvent:
+        """Return ``event`` without secrets; the same one if there are none.
 
         Raises SensitiveContent where they must not be masked.
         """
-        guard = self._found_guard or self._find_guard()
+        guard = self.guard()
+        summary, refs, payload = event.summary, event.refs, event.payload
         if self._mode == "reject":
             summary_rule = next((finding.rule for finding in guard.find_text(summary)), None)
             for name, rule in (
@@ -348,7 +350,7 @@ class Drafter:
                         f"{name} appears to hold a secret ({rule})",
                         hint="remove it, or record it with the guard set to mask",
                     )
-            return None
+            return event
         # A guard gives back what is clean as it is.
         safe_refs = None if refs is None else guard.mask_value(refs)
         is_looked_at = payload is not None and self._mode == "mask"
@@ -360,8 +362,8 @@ class Drafter:
                 hint="use an id as the key, and put the rest into the value",
             )
         if safe_summary is summary and safe_refs is refs and safe_payload is payload:
-            return None
-        return safe_summary, safe_refs, safe_payload
+            return event
+        return replace(event, summary=safe_summary, refs=safe_refs, payload=safe_payload)
 
 
 def _refuse_opaque(refs: Any) -> None:
@@ -404,12 +406,23 @@ def compressed(payload: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(payload)
 
 
-def _bad_choice(source: str, visibility: str) -> InvalidInput:
+def _check_names(names: _Names) -> _Names:
+    for at, (field, name) in enumerate(zip(_NAME_FIELDS, names, strict=True)):
+        if name is not None or at < _NAMES_REQUIRED:
+            check_name(name, field)  # type: ignore[arg-type]  # None is refused
+    return names
+
+
+def _chosen(event: NewEvent, kind: Kind) -> tuple[str, str]:
+    """Return source and visibility as an author states them, or else those of the kind."""
+    source, visibility = event.source or kind.source, event.visibility or kind.visibility
     if type(source) is not str or source not in SOURCES:
-        return InvalidInput(
+        raise InvalidInput(
             f"invalid source: {source}", hint=f"use one of {', '.join(sorted(SOURCES))}"
         )
-    return InvalidInput(f"invalid visibility: {visibility}", hint="use safe or private")
+    if visibility not in VISIBILITIES:
+        raise InvalidInput(f"invalid visibility: {visibility}", hint="use safe or private")
+    return source, visibility
 
 
 def without_bytes(event: NewEvent) -> NewEvent:

@@ -110,8 +110,8 @@ class LedgerRecords:
         return [
             msgspec.structs.replace(
                 event,
-                summary=draft.field("summary"),
-                refs=None if draft.refs is None else decode(draft.refs),
+                summary=draft.summary,
+                refs=draft.refs,
                 payload=None if draft.payload is None else decode(draft.payload),
             )
             for event, draft in zip(events, drafts, strict=True)

@@ -21,9 +21,6 @@ Erasure = Literal["null", "placeholder", "expired"]
 Unread = Literal["destroyed", "missing", "damaged"]
 """Why a sealed payload cannot be read: its key was destroyed or is not here, or it was changed."""
 
-FIELDS: Final = Header.__struct_fields__[2:18]
-"""The names of a draft's ``fields``."""
-_RUN_SEQ: Final = FIELDS.index("run_seq")
 
 AGENT: Final = "treering"
 """The agent of what the ledger records by itself."""
@@ -46,11 +43,33 @@ def mark_of_key(id_key: bytes) -> str:
 class Draft(msgspec.Struct, gc=False):
     """A checked event, encoded and digested; only order and link are missing."""
 
+    # What a Header holds from its id to its refs, by the same names and in the same order.
+    event_id: str
     scope: Scope
     session_id: str
     kind: str
+    source: str
+    origin: str | None
     run_id: str | None
-    event_id: str
+    run_seq: int | None
+    turn_id: str | None
+    agent_id: str
+    user_id: str | None
+    ts_ms: int
+    recorded_ms: int
+    visibility: str
+    summary: str
+    refs: Any
+
+    stored_refs: bytes | None
+    payload: bytes | None
+    payload_bytes: int
+    blob: bytes | None
+    """The payload compressed, when it is over the inline cap."""
+    salt: bytes
+    content_digest: bytes
+    header_digest: bytes
+    """Empty as long as the number in the run is missing."""
     made_id: bytes | None
     """The id's bytes, if it was made here; one that the caller chose may be there already."""
     given_ts: bool
@@ -60,17 +79,6 @@ class Draft(msgspec.Struct, gc=False):
     """Whether the store gives it its number in the run, or checks the one that it states."""
     wordless: bool
     """Whether its summary and refs are fit for a scope whose payloads are sealed."""
-    fields: tuple[Any, ...]
-    """What a Header holds from ``event_id`` to ``refs``, in its order."""
-    refs: bytes | None
-    payload: bytes | None
-    payload_bytes: int
-    blob: bytes | None
-    """The payload compressed, when it is over the inline cap."""
-    salt: bytes
-    content_digest: bytes
-    header_digest: bytes
-    """Empty as long as the number in the run is missing."""
     is_first: bool = False
     """Whether it has to be the first of its session."""
     expected: dict[str, str] | None = None
@@ -78,49 +86,43 @@ class Draft(msgspec.Struct, gc=False):
     least_run_seq: int = 0
     """The number in the run of one that was given here: a higher one, if that is taken."""
 
-    def field(self, name: str) -> Any:
-        """Return one of ``fields`` by its name."""
-        return self.fields[FIELDS.index(name)]
-
     def number_after(self, last: int) -> int:
         """Return the number in a run that has come to ``last``; the store calls it.
 
         Raises InvalidInput if the caller states one that is not above.
         """
         if self.given_run_seq:
-            stated: int = self.fields[_RUN_SEQ]
+            stated: int = self.run_seq  # type: ignore[assignment]  # the caller states it
             if stated <= last:
                 raise taken_number(stated, self.run_id or "", last)
             return stated
-        (
-            event_id, scope, session_id, kind, source, origin, run_id, given, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
-        ) = self.fields  # fmt: skip
         number = max(last + 1, self.least_run_seq)
-        if number == given and self.header_digest:
-            return number
-        self.fields = (
-            event_id, scope, session_id, kind, source, origin, run_id, number, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
-        )  # fmt: skip
-        self.header_digest = header_digest((
-            event_id, run_id, number, turn_id, agent_id, user_id, kind, source, origin,
-            ts_ms, recorded_ms, visibility, SCHEMA_VERSION,
-        ))  # fmt: skip
+        if number != self.run_seq or not self.header_digest:
+            self.run_seq = number
+            self.header_digest = header_digest((
+                self.event_id, self.run_id, number, self.turn_id, self.agent_id, self.user_id,
+                self.kind, self.source, self.origin, self.ts_ms, self.recorded_ms,
+                self.visibility, SCHEMA_VERSION,
+            ))  # fmt: skip
         return number
 
     def header_around_number(self) -> tuple[bytes, bytes]:
         """Return the JSON whose digest is ``header_digest``, before and after the run's number."""
-        (
-            event_id, _, _, kind, source, origin, run_id, _, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, visibility, _, _,
-        ) = self.fields  # fmt: skip
-        before = encode((event_id, run_id))
+        before = encode((self.event_id, self.run_id))
         after = encode((
-            turn_id, agent_id, user_id, kind, source, origin, ts_ms, recorded_ms, visibility,
-            SCHEMA_VERSION,
+            self.turn_id, self.agent_id, self.user_id, self.kind, self.source, self.origin,
+            self.ts_ms, self.recorded_ms, self.visibility, SCHEMA_VERSION,
         ))  # fmt: skip
         return before[:-1] + b",", b"," + after[1:]
+
+    def header(self, position: int, seq: int, last: bytes) -> Header:
+        """Return the header that it gets at its place, with ``last`` for its link."""
+        return Header(
+            position, seq, self.event_id, self.scope, self.session_id, self.kind, self.source,
+            self.origin, self.run_id, self.run_seq, self.turn_id, self.agent_id, self.user_id,
+            self.ts_ms, self.recorded_ms, self.visibility, self.summary, self.refs,
+            self.payload_bytes, False, False, SCHEMA_VERSION, self.content_digest, last,
+        )  # fmt: skip
 
 
 class SealedMeanwhile(Exception):

@@ -494,8 +494,10 @@ class RunState:
 
     def note_numbers(self, headers: Sequence[Header], before: int) -> None:
         """Continue after the run's recorded events, or after ``before``. The lock is held."""
-        self._run_seq = max(before, *(header.run_seq or 0 for header in headers), 0)
-        self._last_seq = max(self._last_seq, *(header.seq for header in headers), 0)
+        number, seq = before, self._last_seq
+        for header in headers:
+            number, seq = max(number, header.run_seq or 0), max(seq, header.seq)
+        self._run_seq, self._last_seq = number, seq
 
     def _note_cut(self) -> None:
         """Take note that the run was closed elsewhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, DuplicateEvent
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.events import Header
 
-_STATED: Final = (
+_stated: Final = attrgetter(
     "session_id", "kind", "source", "origin", "run_id", "turn_id", "agent_id",
     "user_id", "visibility",
 )  # fmt: skip
@@ -22,16 +23,14 @@ _STATED: Final = (
 
 def same_draft(draft: Draft, placed: Draft) -> bool:
     """Whether two drafts of one call say the same."""
-    digest = content_digest(draft.salt, placed.field("summary"), placed.refs, placed.payload)
-    return digest == draft.content_digest and _same_fields(draft, placed.field)
+    digest = content_digest(draft.salt, placed.summary, placed.stored_refs, placed.payload)
+    return digest == draft.content_digest and _same_fields(draft, placed)
 
 
 def same_stored(draft: Draft, header: Header, salt: bytes) -> bool:
     """Whether a draft says what was recorded."""
-    digest = content_digest(salt, draft.field("summary"), draft.refs, draft.payload)
-    return digest == header.content_digest and _same_fields(
-        draft, lambda name: getattr(header, name)
-    )
+    digest = content_digest(salt, draft.summary, draft.stored_refs, draft.payload)
+    return digest == header.content_digest and _same_fields(draft, header)
 
 
 def taken(draft: Draft) -> DuplicateEvent:
@@ -51,10 +50,12 @@ def not_first(draft: Draft, current_seq: int) -> Conflict:
     )
 
 
-def _same_fields(draft: Draft, other: Callable[[str], object]) -> bool:
-    same_time = not draft.given_ts or draft.field("ts_ms") == other("ts_ms")
-    same_number = not draft.given_run_seq or draft.field("run_seq") == other("run_seq")
-    return same_time and same_number and all(draft.field(name) == other(name) for name in _STATED)
+def _same_fields(draft: Draft, other: Draft | Header) -> bool:
+    return (
+        (not draft.given_ts or draft.ts_ms == other.ts_ms)
+        and (not draft.given_run_seq or draft.run_seq == other.run_seq)
+        and _stated(draft) == _stated(other)
+    )
 
 
 def find_repeats(

@@ -412,7 +412,7 @@ class Batch:
 
     def _expect_keys(self, draft: Draft) -> None:
         scope_key = self._keys[draft.scope]
-        name, _ = named_keys(draft.field("refs")) or ("", [])
+        name, _ = named_keys(draft.refs) or ("", [])
         places = {key: record_key(scope_key, name, key) for key in draft.expected or {}}
         check_expected(draft, versions_of(self.connection, draft.scope, places))
 
@@ -427,18 +427,15 @@ class Batch:
         if draft.counted:
             self._run_seqs[run] = draft.number_after(self._run_seqs[run])
         elif run in self._run_seqs:
-            self._run_seqs[run] = max(self._run_seqs[run], draft.field("run_seq") or 0)
+            self._run_seqs[run] = max(self._run_seqs[run], draft.run_seq or 0)
 
     def _add(self, draft: Draft) -> Header:
         if draft.run_id is not None:
             head = self.heads[draft.scope, draft.session_id]
             check_run(draft, self.runs.get((head.session, draft.run_id)))
             self._number(draft)
-        (
-            _, scope, session_id, kind, source, origin, run_id, run_seq, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
-        ) = draft.fields  # fmt: skip
-        head = self.heads[scope, session_id]
+        scope, kind, run_id = draft.scope, draft.kind, draft.run_id
+        head = self.heads[scope, draft.session_id]
         if draft.is_first and head.seq:
             raise not_first(draft, head.seq)
         seq = head.seq + 1
@@ -454,32 +451,24 @@ class Batch:
             self._check_wordless(draft)
             salt, payload, blob = self.content(scope, kind, key, draft.salt, payload, draft.blob)
         row = (
-            position, head.session, seq, ts_ms, recorded_ms, run_seq, self.connection.epoch,
-            draft.payload_bytes, flags, SCHEMA_VERSION, scope, key, kind, source, agent_id,
-            draft.content_digest, last, salt, name, origin, run_id, turn_id, user_id,
-            summary, draft.refs, blob, payload,
+            position, head.session, seq, draft.ts_ms, draft.recorded_ms, draft.run_seq,
+            self.connection.epoch, draft.payload_bytes, flags, SCHEMA_VERSION, scope, key, kind,
+            draft.source, draft.agent_id, draft.content_digest, last, salt, name, draft.origin,
+            run_id, draft.turn_id, draft.user_id, draft.summary, draft.stored_refs, blob, payload,
         )  # fmt: skip
         self.push(scope, head, row, last)
         if kind in KEYED_KINDS:
-            self.follow_keys(scope, kind, head.session, draft.field("refs"), position)
-        return header_of(draft, position, seq, last)
+            self.follow_keys(scope, kind, head.session, draft.refs, position)
+        return draft.header(position, seq, last)
 
 
 def stored_id(draft: Draft, scope_key: bytes) -> tuple[bytes, str | None, int]:
     """Return the stored bytes and text of a draft's id, and its flags."""
-    flags = PLAIN[draft.field("visibility")]
+    flags = PLAIN[draft.visibility]
     if draft.made_id is not None:
         return draft.made_id, None, flags
     key, named = id_key(scope_key, draft.event_id)
     return (key, draft.event_id, flags | NAMED) if named else (key, None, flags)
-
-
-def header_of(draft: Draft, position: int, seq: int, last: bytes) -> Header:
-    """Return the header of a stored draft."""
-    return Header(
-        position, seq, *draft.fields, draft.payload_bytes, False, False, SCHEMA_VERSION,  # type: ignore[call-arg]
-        draft.content_digest, last,
-    )  # fmt: skip
 
 
 def moved_on(draft: Draft, current: int, expected: int) -> Conflict:

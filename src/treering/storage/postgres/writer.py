@@ -13,7 +13,7 @@ from treering.errors import Conflict, InvalidInput, TreeringError
 from treering.model.events import SCHEMA_VERSION
 from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
-from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
+from treering.storage.postgres.batch import Batch, moved_on, stored_id
 from treering.storage.postgres.id_cache import RunCount, open_scope
 from treering.storage.postgres.server import enter_scope
 from treering.storage.postgres.sessions import find_parent, no_such_seq
@@ -190,7 +190,7 @@ class Writer:
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
         row = connection.execute(
             _APPEND_NEXT,
-            values | {"last_seq": last_seq, "linked": linked, "run_seq": draft.field("run_seq")},
+            values | {"last_seq": last_seq, "linked": linked, "run_seq": draft.run_seq},
             binary=True,
         ).fetchone()
         if row is None:
@@ -251,7 +251,7 @@ class Writer:
     ) -> Header:
         """Note how far session and run have come; return the header."""
         self.cache.note_seq(draft.scope, draft.session_id, seq)
-        header = header_of(draft, position, seq, last_link)
+        header = draft.header(position, seq, last_link)
         self._note_run(draft, RunCount(header.run_seq or 0, seq, writer or 0))
         return header
 
@@ -261,10 +261,7 @@ class Writer:
 
     def _values(self, draft: Draft, session: CachedSession) -> dict[str, Any] | None:
         """Return the stored values of a draft by column; None if its scope has to be checked."""
-        (
-            _, scope, _, kind, source, origin, run_id, run_seq, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
-        ) = draft.fields  # fmt: skip
+        scope, kind = draft.scope, draft.kind
         event_id, event_name, flags = stored_id(draft, session.scope_key)
         salt: bytes | None = draft.salt
         payload, sealed = draft.payload, self.cache.sealed.get(scope)
@@ -292,20 +289,20 @@ class Writer:
             "event_name": event_name,
             "scope": scope,
             "kind": kind,
-            "source": source,
-            "origin": origin,
-            "run_id": run_id,
-            "run_seq": run_seq,
-            "turn_id": turn_id,
-            "agent_id": agent_id,
-            "user_id": user_id,
-            "ts_ms": ts_ms,
-            "recorded_ms": recorded_ms,
+            "source": draft.source,
+            "origin": draft.origin,
+            "run_id": draft.run_id,
+            "run_seq": draft.run_seq,
+            "turn_id": draft.turn_id,
+            "agent_id": draft.agent_id,
+            "user_id": draft.user_id,
+            "ts_ms": draft.ts_ms,
+            "recorded_ms": draft.recorded_ms,
             "flags": flags,
             "schema_version": SCHEMA_VERSION,
             "payload_bytes": draft.payload_bytes,
-            "summary": summary,
-            "refs": draft.refs,
+            "summary": draft.summary,
+            "refs": draft.stored_refs,
             "payload": payload,
             "salt": salt,
             "content_digest": draft.content_digest,
@@ -352,7 +349,7 @@ class Writer:
         places = {(draft.scope, draft.session_id) for draft in drafts}
         for draft in drafts:
             # Whoever puts a record has its part alone: the newest event has the last position.
-            if draft.kind in KEYED_KINDS and (named := named_keys(draft.field("refs"))):
+            if draft.kind in KEYED_KINDS and (named := named_keys(draft.refs)):
                 places |= {
                     (draft.scope, f"\0records\0{named[0]}\0{key.partition('/')[0]}")
                     for key in named[1]
@@ -466,7 +463,7 @@ def _counting(draft: Draft, count: RunCount) -> dict[str, Any]:
     """Return what the server needs to give ``draft`` its number in its run."""
     before, after = draft.header_around_number()
     return {
-        "run_seq": draft.field("run_seq") if draft.given_run_seq else draft.least_run_seq or None,
+        "run_seq": draft.run_seq if draft.given_run_seq else draft.least_run_seq or None,
         "header_before": before,
         "header_after": after,
         "counted": count.number,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import sha256
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -83,6 +82,10 @@ ON CONFLICT (scope, follower) DO NOTHING
 """
 
 
+_SCOPE: Final = rows.COLUMNS.index("scope")
+_EVENT_ID: Final = rows.COLUMNS.index("event_id")
+_EVENT_COLUMNS: Final = len(rows.COLUMNS)
+_CONTENT_COLUMNS: Final = 4
 _made_id = attrgetter("made_id")
 _NEVER: Final = (0, 0, 0)
 
@@ -108,8 +111,9 @@ class Batch:
         """What this transaction adds, in order."""
         self.repeats = False
         """Whether a caller gets the header of an event that was recorded before."""
-        self._events: list[Row] = []
-        self._contents: list[Row] = []
+        self._events: list[Any] = []
+        """The values of all rows, one after another; so are those of the contents."""
+        self._contents: list[Any] = []
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
         self._hiding_keys: dict[str, bytes] = {}
@@ -152,12 +156,14 @@ class Batch:
         if not self._events:
             return
         self.dirty = True
-        if len(self._events) == 1:
-            cursor.execute(rows.INSERT_EVENT, self._events[0])
-            cursor.execute(rows.INSERT_CONTENT, self._contents[0])
+        if len(self._contents) == _CONTENT_COLUMNS:
+            cursor.execute(rows.INSERT_EVENT, self._events)
+            cursor.execute(rows.INSERT_CONTENT, self._contents)
         else:
-            self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events)
-            self._insert(rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents)
+            self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events, _EVENT_COLUMNS)
+            self._insert(
+                rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents, _CONTENT_COLUMNS
+            )
         if self._keyed:
             cursor.executemany(record_keys.INSERT, self._keyed)
             self._keyed = []
@@ -167,20 +173,22 @@ class Batch:
             )
         self._ids.heads.update(self._heads)
         if self._ids.tail is not None:
-            self._ids.tail.update((event[1], event[4]) for event in self._events)
+            scopes = self._events[_SCOPE::_EVENT_COLUMNS]
+            ids = self._events[_EVENT_ID::_EVENT_COLUMNS]
+            self._ids.tail.update(zip(scopes, ids, strict=True))
         self._events, self._contents, self._heads = [], [], {}
         if self._ids.position - self._ids.indexed >= indexes.LAG_EVENTS_MAX:
             self.index()
 
-    def _insert(self, single: str, multiple: str, values: list[Row]) -> None:
+    def _insert(self, single: str, multiple: str, values: list[Any], width: int) -> None:
         """Insert rows, ``rows.AT_ONCE`` in one statement, and the rest one by one."""
-        cursor, start = self.cursor, 0
-        while len(values) - start >= rows.AT_ONCE:
-            members = values[start : start + rows.AT_ONCE]
-            cursor.execute(multiple, tuple(chain.from_iterable(members)))
-            start += rows.AT_ONCE
-        for row in values[start:]:
-            cursor.execute(single, row)
+        execute, at, many = self.cursor.execute, 0, width * rows.AT_ONCE
+        while at + many <= len(values):
+            execute(multiple, values[at : at + many])
+            at += many
+        while at < len(values):
+            execute(single, values[at : at + width])
+            at += width
 
     def index(self) -> None:
         """Bring the indexes up to date with the events that are written."""
@@ -315,7 +323,7 @@ class Batch:
 
     def _expect_keys(self, draft: Draft) -> None:
         scope, scope_key = self._ids.scope(self.connection, draft.scope, create=False)
-        name, _ = named_keys(draft.field("refs")) or ("", [])
+        name, _ = named_keys(draft.refs) or ("", [])
         versions: dict[str, str] = {}
         for key in draft.expected or {}:
             hashed_key = record_key(scope_key, name, key)
@@ -350,89 +358,88 @@ class Batch:
         ids, connection, heads = self._ids, self.connection, self._heads
         places, runs, names, name = ids.places, ids.runs, ids.names, ids.name
         cached_heads, run_seqs, unknown = ids.heads, ids.run_seqs, self._unknown
-        add_event, add_content = self._events.append, self._contents.append
+        events, contents = self._events, self._contents
         added: list[Header] = []
         position = ids.position
         for draft in drafts:
-            (
-                event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
-                agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
-            ) = draft.fields  # fmt: skip
-            address = places.get((scope_name, session_id))
-            if address is None:
-                address = ids.place(connection, scope_name, session_id)
-            scope, scope_key, session = address
+            scope_name, kind, run_id = draft.scope, draft.kind, draft.run_id
+            place = (scope_name, draft.session_id)
+            scope, scope_key, session = places.get(place) or ids.place(connection, *place)
             seq, previous = (
                 heads.get(session) or cached_heads.get(session) or ids.head(connection, session)
             )
             if draft.is_first and seq:
                 raise not_first(draft, seq)
             seq += 1
-            run = turn = user = None
+            run = None
             if run_id is not None:
                 run = names.get(run_id) or name(connection, run_id)
                 run_key = (session, run)
                 if kind in RUN_KINDS or runs.get(run_key) != RUN_OPEN:
                     self._follow_run(session, run, draft, seq)
+                run_seq = draft.run_seq
                 if draft.counted:
                     number, at, generation = run_seqs.get(run_key, _NEVER)
                     # Another process may have numbered events since, unless ours is the session's
                     # last one.
                     if generation != ids.generation and at != seq - 1:
                         number = self._last_run_seq(session, run, number, at)
-                    if not draft.given_run_seq or run_seq <= number:
+                    if run_seq is None or not draft.given_run_seq or run_seq <= number:
                         run_seq = draft.number_after(number)
                     run_seqs[run_key] = (run_seq, seq, ids.generation)
                 elif run_seq is not None:
                     number, at, generation = run_seqs.get(run_key, _NEVER)
                     run_seqs[run_key] = (max(number, run_seq), at, generation)
+            position += 1
             if kind in KEYED_KINDS:
-                event = (kind, session, refs, event_id)
-                self.follow_keys(scope, scope_key, event, position + 1)
-            if turn_id is not None:
-                turn = names.get(turn_id) or name(connection, turn_id)
-            if user_id is not None:
-                user = names.get(user_id) or name(connection, user_id)
-            digest, payload_bytes = draft.content_digest, draft.payload_bytes
+                event = (kind, session, draft.refs, draft.event_id)
+                self.follow_keys(scope, scope_key, event, position)
             # As ``chain.link`` has it.
+            digest = draft.content_digest
             last = sha256(previous + seq.to_bytes(8, "big") + draft.header_digest + digest).digest()
             heads[session] = (seq, last)
-            position += 1
-            flags = PLAIN[visibility]
+            flags = PLAIN[draft.visibility]
             key, event_name = draft.made_id, None
             if key is None:
+                event_id = draft.event_id
                 key, named = unknown.get((scope_name, event_id)) or encoding.id_key(
                     scope_key, event_id
                 )
                 if named:
                     event_name, flags = event_id, flags | encoding.NAMED
-            if draft.blob is not None or scope_name not in ids.unsealed:
+            if draft.blob is None and scope_name in ids.unsealed:
+                contents += (position, draft.salt, draft.payload, None)
+            else:
                 self._check_wordless(draft)
                 flags |= 0 if draft.blob is None else encoding.SPILLED
                 owner = (scope_name, scope, scope_key)
-                add_content((
+                contents += (
                     position,
                     *self.content(owner, kind, key, draft.salt, draft.payload, draft.blob),
-                ))  # fmt: skip
-            else:
-                add_content((position, draft.salt, draft.payload, None))
-            add_event((
+                )
+            source, origin, turn_id = draft.source, draft.origin, draft.turn_id
+            agent_id, user_id = draft.agent_id, draft.user_id
+            events += (
                 position, scope, session, seq, key, event_name,
                 names.get(kind) or name(connection, kind),
                 names.get(source) or name(connection, source),
                 None if origin is None else names.get(origin) or name(connection, origin),
-                run, run_seq, turn,
-                names.get(agent_id) or name(connection, agent_id), user, ts_ms, recorded_ms, flags,
-                SCHEMA_VERSION, payload_bytes, digest, last, summary, draft.refs,
-            ))  # fmt: skip
+                run, draft.run_seq,
+                None if turn_id is None else names.get(turn_id) or name(connection, turn_id),
+                names.get(agent_id) or name(connection, agent_id),
+                None if user_id is None else names.get(user_id) or name(connection, user_id),
+                draft.ts_ms, draft.recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, digest,
+                last, draft.summary, draft.stored_refs,
+            )  # fmt: skip
             header = Header(
-                position, seq, event_id, scope_name, session_id, kind, source, origin, run_id,
-                run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
-                payload_bytes, False, False, SCHEMA_VERSION, digest, last,
+                position, seq, draft.event_id, scope_name, draft.session_id, kind, source, origin,
+                run_id, draft.run_seq, turn_id, agent_id, user_id, draft.ts_ms, draft.recorded_ms,
+                draft.visibility, draft.summary, draft.refs, draft.payload_bytes, False, False,
+                SCHEMA_VERSION, digest, last,
             )  # fmt: skip
             added.append(header)
             if draft.made_id is None:
-                self._named[scope_name, event_id] = (draft, header)
+                self._named[scope_name, draft.event_id] = (draft, header)
         ids.position = position
         self.added += added
         return added
@@ -477,8 +484,8 @@ class Batch:
 
     def push(self, event: Row, content: Row, session: int, head: tuple[int, bytes]) -> None:
         """Add one event's rows, and move its session's head."""
-        self._events.append(event)
-        self._contents.append(content)
+        self._events += event
+        self._contents += content
         self._heads[session] = head
 
     def drop_tail_ids(self) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 import apsw
 
@@ -39,7 +39,7 @@ ON CONFLICT (name) DO UPDATE SET value = value + 1
 """
 
 
-Arguments = TypeVar("Arguments")
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -68,7 +68,12 @@ class Writer:
             if isinstance(job.error, UNREADABLE):
                 job.error = self._cause_of(job.error)
 
-    def transact(self, work: Callable[[Batch, Arguments], Result], arguments: Arguments) -> Result:
+    def transact(
+        self,
+        work: Callable[Concatenate[Batch, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result:
         """Do ``work`` inside one write transaction; return what it returns.
 
         The transaction is undone if ``work`` raises, or tore its batch.
@@ -78,7 +83,7 @@ class Writer:
             try:
                 batch = self._begin()
                 try:
-                    result = work(batch, arguments)
+                    result = work(batch, *given, **named)
                     if batch.torn:
                         self._undo(batch.connection, None)
                     else:
@@ -164,11 +169,6 @@ class Writer:
             connection.execute("ROLLBACK")
 
 
-def place(batch: Batch, call: tuple[Sequence[Draft], int | None]) -> list[Header]:
-    """Place what one caller appends: drafts, and the seq that it expects."""
-    return batch.place(*call)
-
-
 def _place_all(batch: Batch, jobs: list[Job]) -> bool:
     """Place every job that can be; return False if one tore the batch."""
     for job in jobs:
@@ -248,7 +248,7 @@ class GroupCommit:
             # Nobody is at work, so nobody would share this commit. Another thread that comes to the
             # same conclusion at the same moment waits for the writer, and commits by itself, too.
             try:
-                return writer.transact(place, (drafts, expected_seq))
+                return writer.transact(Batch.place, drafts, expected_seq)
             except OutcomeUnknown as failure:
                 raise own_failure(failure, drafts) from failure.__cause__
         job = Job(drafts, expected_seq)
