@@ -11,7 +11,7 @@ from typing import Final
 
 from evaluation_sets import OURS, Conversation, conversations
 from report import Row, Section, at_least
-from treering.derive.fact_extraction import Utterance, extract_facts
+from treering.rules.fact_extraction import Utterance, extract_facts
 from workload import START_MS, Effort
 
 LABELS: Final = Path(__file__).parent / "extraction_labels.txt"

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 import treering
-from treering.derive.claim_words import statement_of
-from treering.derive.claims import claim_key, read_claim
-from treering.derive.fact_categories import category_of
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import FactPayload
 from treering.memory.events import fact_event
 from treering.model.memories import CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, NewFact
 from treering.model.scopes import parse_scope
+from treering.rules.claim_words import statement_of
+from treering.rules.claims import claim_key, read_claim
+from treering.rules.fact_categories import category_of
 from workload import SEED, START_MS
 
 USER: Final = "ada"

@@ -30,9 +30,9 @@ ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from fit_changes import CHECKED, told_pairs  # noqa: E402
-from treering.derive.claim_relations import relation  # noqa: E402
 from treering.embedders.change_model import PIECES_MAX  # noqa: E402
 from treering.embedders.static import ENDS, STARTS, StaticEmbedder, static_pieces  # noqa: E402
+from treering.rules.claim_relations import relation  # noqa: E402
 
 RANK: Final = 8
 EPOCHS: Final = 3

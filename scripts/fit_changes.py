@@ -20,10 +20,10 @@ ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from memory_cases import filler  # noqa: E402
-from treering.derive.claim_relations import relation  # noqa: E402
 from treering.embedders.static import StaticEmbedder  # noqa: E402
 from treering.memory.alignment import Aligner  # noqa: E402
 from treering.memory.change_features import ChangeReader, phrases_of  # noqa: E402
+from treering.rules.claim_relations import relation  # noqa: E402
 from update_pairs import DEVELOPED, FITTED, READ, SETS, UNFITTED, frames, pairs  # noqa: E402
 
 WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.txt"

@@ -21,10 +21,10 @@ from treering.adapters.extractors import (
 )
 from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.tokens import estimate
-from treering.derive.fact_extraction import Utterance
 from treering.errors import Unavailable
 from treering.memory.model_extraction import is_supported
 from treering.memory.monthly_budget import ANSWER_TOKENS_MAX, PROMPT_TOKENS
+from treering.rules.fact_extraction import Utterance
 from web_endpoint import completion, endpoint
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 import treering
 from builders import HERE, NOON, said
 from treering import InvalidInput, Ledger
-from treering.derive.claim_relations import relation
 from treering.memory.recall_result import Weights, quoted
+from treering.rules.claim_relations import relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import treering
 from memory_cases import BOTH_HOLD, CHANGES
-from treering.derive import claim_changes, claim_endings, claim_times
-from treering.derive.claim_changes import is_past, lost_possession, plain_change
-from treering.derive.claim_endings import ended_thing, parted_sentence
-from treering.derive.claim_words import has_word_of
-from treering.derive.claims import read_claim
+from treering.rules import claim_changes, claim_endings, claim_times
+from treering.rules.claim_changes import is_past, lost_possession, plain_change
+from treering.rules.claim_endings import ended_thing, parted_sentence
+from treering.rules.claim_words import has_word_of
+from treering.rules.claims import read_claim
 
 SHAPES = [shape.pattern for shape, _ in claim_changes._SHAPES]
 ENDINGS = [

@@ -9,11 +9,11 @@ import pytest
 import treering
 from builders import HERE, NOON, run_of, said
 from treering import InvalidInput, Ledger, NotFound, Session
-from treering.derive.fact_extraction import Candidate, Utterance
 from treering.memory.conversations import PART_CHARACTERS_MAX
 from treering.memory.model_extraction import FAILURES_MAX, Extraction
 from treering.memory.monthly_budget import month_start_ms
 from treering.memory.records import MEMORY_SESSION
+from treering.rules.fact_extraction import Candidate, Utterance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

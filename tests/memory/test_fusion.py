@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import rounds
-from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
 from treering.memory.event_index import Passages, Whitening
 from treering.memory.fusion import FusionWeights, is_about_query, order_by_session, rank
 from treering.memory.lexical import Lexicon
+from treering.rules.terms import term_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -40,15 +40,15 @@ from formats.logs import codex
 from treering import NewEvent
 from treering.capture.intake.event_ids import ledger_name, named_id
 from treering.context.assemble import Contribution
-from treering.derive.claim_words import statement_of
-from treering.derive.claims import claim_key, read_claim
-from treering.derive.fact_extraction import legacy_statement_id, same_statement_id
 from treering.derive.fact_rows import hashed
-from treering.derive.terms import terms
 from treering.formats.parsed import is_content_key, without_mark
 from treering.formats.records import read_records
 from treering.formats.registry import find_format
 from treering.formats.sources import fingerprint, open_source, sniff, tail_print
+from treering.rules.claim_words import statement_of
+from treering.rules.claims import claim_key, read_claim
+from treering.rules.fact_extraction import legacy_statement_id, same_statement_id
+from treering.rules.terms import terms
 from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import treering
 from builders import ELSEWHERE, HERE
 from surfaces.command_line import CommandLine
 from treering.context.tokens import estimate
-from treering.derive.fact_extraction import Candidate
 from treering.memory.model_extraction import Extraction
+from treering.rules.fact_extraction import Candidate
 from treering.tools import bind
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering import Ledger
-    from treering.derive.fact_extraction import Utterance
+    from treering.rules.fact_extraction import Utterance
 
 BRIEF: Final = """
 import sys, treering

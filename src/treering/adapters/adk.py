@@ -23,12 +23,12 @@ from typing_extensions import override
 
 from treering.adapters.record_buffer import RecordBuffer
 from treering.async_objects import sync_ledger
-from treering.derive.terms import terms
 from treering.errors import Conflict, TreeringError, Unsupported
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
 from treering.model.events import NewEvent
 from treering.model.fields import check_name
 from treering.model.scopes import parse_scope
+from treering.rules.terms import terms
 from treering.spine.words import shorten
 
 try:

@@ -18,9 +18,9 @@ from treering.context.remarks import has_secret
 from treering.context.summaries import single_line
 from treering.context.text_cues import split_sentences
 from treering.context.tokens import estimate
-from treering.derive.fact_noise import INSTRUCTION, OVERRIDE
-from treering.derive.terms import terms
 from treering.model.memories import Sentence
+from treering.rules.fact_noise import INSTRUCTION, OVERRIDE
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -30,11 +30,11 @@ from treering.context.remarks import (
 from treering.context.summaries import EVENT_IDS_MAX, LINE_CHARS_MAX, SummaryLine, SummaryNotes, cut
 from treering.context.texts import UNNAMED
 from treering.context.tokens import estimate
-from treering.derive.terms import terms
-from treering.derive.topics import topics
 from treering.lazy import lazy_pattern
 from treering.model.memories import Mood, Sentence
 from treering.model.messages import AssistantMessage
+from treering.rules.terms import terms
+from treering.rules.topics import topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,10 +21,10 @@ from treering.model.search_words import spelt, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.derive import claims
     from treering.model.events import Event, Header
+    from treering.rules import claims
 else:
-    claims = LazyModule("treering.derive.claims")
+    claims = LazyModule("treering.rules.claims")
 
 TEXT_CHARACTERS_MAX: Final = 1_000_000
 """Per event, more than agents print. Of a longer text the beginning and the end are indexed."""
@@ -427,7 +427,7 @@ def fact_text(text: str) -> str:
 @lru_cache(maxsize=WORDS_HELD)
 def asked_attributes(word: str) -> tuple[str, ...]:
     """Return the names of the attributes that a word of a question asks for: a wife is a spouse."""
-    from treering.derive.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
+    from treering.rules.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
 
     named = (known_attribute(phrase) for phrase in (word, f"{word} in", f"{word} at", f"{word} as"))
     return tuple(dict.fromkeys(name for name in named if name is not None and name != word))

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.context.texts import call_arguments, message_text, tool_output_text
-from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
-from treering.derive.fact_sentences import own_sentences
-from treering.derive.project_commands import ShellCall, command_runs, is_piped
 from treering.derive.search_texts import own_words
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.lazy import lazy_pattern
@@ -18,14 +15,17 @@ from treering.memory.conversations import Conversation, Spoken
 from treering.model.kinds import HIDING_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.tools import ToolQuery
+from treering.rules.fact_extraction import CORRECTION_REACH, Utterance
+from treering.rules.fact_sentences import own_sentences
+from treering.rules.project_commands import ShellCall, command_runs, is_piped
 
 if TYPE_CHECKING:
-    from treering.derive.project_commands import CommandRun
     from treering.ledger.ports import EventStore
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionSettings
     from treering.model.tools import ToolRecord
+    from treering.rules.project_commands import CommandRun
 
 
 LONG_CHARACTERS: Final = 4_000

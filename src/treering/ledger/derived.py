@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.derive.memory_state import ROW_SORTS, MemoryState
 from treering.derive.search_texts import is_searchable, memory_texts
 from treering.derive.snapshots import COUNTS, FOLDED
-from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import NO_END, Lineage
@@ -24,6 +23,7 @@ from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, TOLD_KINDS
 from treering.memory.vectors import unpack
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.receipts import Broken
+from treering.rules.terms import term_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from treering.derive import fact_rows
     from treering.derive.fact_rows import FactRow
-    from treering.derive.project_commands import CommandRun
     from treering.ledger.engine import Engine
     from treering.ledger.search_meaning import FailedRuns
     from treering.memory import events as memory_events
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from treering.model.queries import TimelinePoint
     from treering.model.receipts import Target
     from treering.model.sessions import Attribution, SessionSettings
+    from treering.rules.project_commands import CommandRun
 else:
     memory_events = LazyModule("treering.memory.events")
     identity = LazyModule("treering.memory.identity")

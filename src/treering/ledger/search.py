@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from treering.derive.search_snippets import find_terms, search_hit
 from treering.derive.search_texts import search_text, texts_of
-from treering.derive.terms import STOP_WORDS, terms
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_meaning import masked, search_by_meaning
 from treering.model.queries import Query
@@ -33,6 +32,7 @@ from treering.model.searches import (
     SearchResult,
     SessionHits,
 )
+from treering.rules.terms import STOP_WORDS, terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

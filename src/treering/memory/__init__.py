@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from treering.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from treering.derive.fact_extraction import Candidate, Utterance
     from treering.memory.model_extraction import Extraction
     from treering.memory.recall_result import Weights
     from treering.model.memories import (
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         RecalledTurn,
         UserHandle,
     )
+    from treering.rules.fact_extraction import Candidate, Utterance
 
 __all__ = [
     "Candidate",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Candidate": "treering.derive.fact_extraction",
+    "Candidate": "treering.rules.fact_extraction",
     "Extraction": "treering.memory.model_extraction",
     "FactAudit": "treering.model.memories",
     "FactChange": "treering.model.memories",
@@ -50,7 +50,7 @@ _HOMES: Final = {
     "RecalledFact": "treering.model.memories",
     "RecalledTurn": "treering.model.memories",
     "UserHandle": "treering.model.memories",
-    "Utterance": "treering.derive.fact_extraction",
+    "Utterance": "treering.rules.fact_extraction",
     "Weights": "treering.memory.recall_result",
 }
 

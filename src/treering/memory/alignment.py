@@ -10,9 +10,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.terms import terms
 from treering.memory.questions import content_words
 from treering.memory.vectors import all_dots
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

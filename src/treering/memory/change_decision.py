@@ -12,7 +12,6 @@ from importlib.resources import files
 from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.derive.claim_endings import ended_thing
 from treering.errors import Unavailable
 from treering.memory.change_features import (
     CHARACTERS_MAX,
@@ -21,6 +20,7 @@ from treering.memory.change_features import (
     phrases_of,
     speaks_of_change,
 )
+from treering.rules.claim_endings import ended_thing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,9 +14,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.derive.claim_attributes import holds_many, is_person
-from treering.derive.claim_endings import is_standing
-from treering.derive.claim_outlines import (
+from treering.lazy import lazy_pattern
+from treering.rules.claim_attributes import holds_many, is_person
+from treering.rules.claim_endings import is_standing
+from treering.rules.claim_outlines import (
     DETERMINERS,
     PRONOUNS,
     is_content,
@@ -26,15 +27,14 @@ from treering.derive.claim_outlines import (
     noun_phrase,
     outline,
 )
-from treering.derive.claim_words import word_set
-from treering.lazy import lazy_pattern
+from treering.rules.claim_words import word_set
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.derive.claim_outlines import OutlineWord, SentenceOutline
     from treering.memory.alignment import Aligner
+    from treering.rules.claim_outlines import OutlineWord, SentenceOutline
 
     Vector = NDArray[np.float32]
 

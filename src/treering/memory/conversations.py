@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.fact_extraction import Candidate, Utterance
+from treering.rules.fact_extraction import Candidate, Utterance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -315,7 +315,7 @@ class DocumentIndex:
 
     def term_ids(self, text: str) -> array[int]:
         """Return the hashed terms of a text."""
-        from treering.derive.terms import term_ids  # noqa: PLC0415
+        from treering.rules.terms import term_ids  # noqa: PLC0415
 
         self._term_key = self._term_key or self._store.term_key(self._scope)
         return term_ids(text, self._term_key)

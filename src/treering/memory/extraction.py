@@ -12,28 +12,26 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claim_relations import relation
-from treering.derive.claim_words import statement_of
-from treering.derive.claims import claim_slot, read_claim
-from treering.derive.fact_extraction import (
+from treering.derive.fact_rows import hashed
+from treering.errors import InvalidInput
+from treering.memory.conversations import AttributedCandidate, conversation_parts, whole_part
+from treering.memory.walls import Owner, Walls
+from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, LearnResult, NewFact
+from treering.rules.claim_relations import relation
+from treering.rules.claim_words import statement_of
+from treering.rules.claims import claim_slot, read_claim
+from treering.rules.fact_extraction import (
     CORRECTION_REACH,
     Candidate,
     extract_facts,
     legacy_statement_id,
     same_statement_id,
 )
-from treering.derive.fact_rows import hashed
-from treering.derive.project_commands import working_commands
-from treering.errors import InvalidInput
-from treering.memory.conversations import AttributedCandidate, conversation_parts, whole_part
-from treering.memory.walls import Owner, Walls
-from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, LearnResult, NewFact
+from treering.rules.project_commands import working_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from treering.derive.fact_extraction import Utterance
-    from treering.derive.project_commands import CommandRun, WorkingCommand
     from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart
     from treering.memory.learning import Learner
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
+    from treering.rules.fact_extraction import Utterance
+    from treering.rules.project_commands import CommandRun, WorkingCommand
 
 BUDGET_TOKENS: Final = 100_000
 """Tokens that models may use per scope and month, by default."""

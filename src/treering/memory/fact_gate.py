@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claim_relations import ended_words, relation
-from treering.derive.claim_words import statement_of
-from treering.derive.claims import claim_key, claim_slot, read_claim
-from treering.derive.fact_quality import judge_fact
 from treering.derive.fact_rows import hashed, number
 from treering.derive.memory_state import FactPayload
 from treering.derive.search_texts import fact_text
@@ -23,6 +19,10 @@ from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
+from treering.rules.claim_relations import ended_words, relation
+from treering.rules.claim_words import statement_of
+from treering.rules.claims import claim_key, claim_slot, read_claim
+from treering.rules.fact_quality import judge_fact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.derive.claim_relations import Relation
     from treering.memory.ports import Matrix
     from treering.memory.scope_memory import ScopeMemory
+    from treering.rules.claim_relations import Relation
 
 SIMILAR_FROM: Final = 0.6
 """Facts with a lower cosine are not compared."""

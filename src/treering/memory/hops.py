@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claims import read_claim
 from treering.derive.search_texts import fact_text
-from treering.derive.terms import terms
 from treering.lazy import lazy_pattern
+from treering.rules.claims import read_claim
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

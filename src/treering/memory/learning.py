@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.fact_categories import category_of
 from treering.errors import DuplicateEvent, InvalidInput
 from treering.memory.fact_gate import CheckedFact, FactGate, GateDecision, fact_event_id
 from treering.model.fields import check_id, check_list, check_name, check_text, check_time
@@ -20,6 +19,7 @@ from treering.model.memories import (
     NewFact,
 )
 from treering.model.sessions import COMMON
+from treering.rules.fact_categories import category_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from treering.derive.fact_extraction import Candidate
-from treering.derive.terms import terms
 from treering.errors import TreeringError
 from treering.lazy import lazy_pattern
 from treering.memory.conversations import AttributedCandidate, shown
@@ -17,16 +15,18 @@ from treering.memory.monthly_budget import ORIGIN, MonthlyBudget
 from treering.memory.records import MEMORY_SESSION
 from treering.model.events import NAME_CHARACTERS_MAX, NewEvent
 from treering.model.parts import Noted, UsageReported
+from treering.rules.fact_extraction import Candidate
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from treering.derive.fact_extraction import Utterance
     from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart, Spoken
     from treering.memory.ports import Extractor
     from treering.model.scopes import Scope
+    from treering.rules.fact_extraction import Utterance
 
 SUPPORT_MIN: Final = 0.5
 """The share of a statement's terms that must occur in the messages."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from treering.derive.fact_extraction import Utterance
     from treering.memory.model_extraction import Extraction
     from treering.memory.records import (
         Document,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from treering.model.queries import FollowedEvents, FollowStep, Mark
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution
+    from treering.rules.fact_extraction import Utterance
 
     Matrix = npt.NDArray[np.float32]
     Attributed = Callable[[Scope, str], Attribution]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claim_words import word_set
-from treering.derive.fact_languages import foreign_attributes
-from treering.derive.fact_noise import is_filler
 from treering.derive.search_texts import asked_attributes
-from treering.derive.terms import STOP_WORDS, terms
+from treering.rules.claim_words import word_set
+from treering.rules.fact_languages import foreign_attributes
+from treering.rules.fact_noise import is_filler
+from treering.rules.terms import STOP_WORDS, terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

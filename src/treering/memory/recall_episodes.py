@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.terms import terms
 from treering.memory.fact_columns import FORGOTTEN, SUPERSEDED
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.fading import DAY_MS, RECENT_DAYS
 from treering.memory.recall_query import searched_users
 from treering.model.memories import RecalledEpisode, RecalledTurn, episode_of
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

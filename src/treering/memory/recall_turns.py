@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from treering.context.texts import message_text
 from treering.derive.fact_rows import hashed
-from treering.derive.fact_sentences import sentences
 from treering.derive.search_texts import own_words
-from treering.derive.terms import terms
 from treering.memory.answer_order import order_answers
 from treering.memory.recall_episodes import outdated_facts, repeats
 from treering.memory.recall_query import searched_users
 from treering.model.memories import RecalledTurn
+from treering.rules.fact_sentences import sentences
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from treering.ledger.memory_factory import Recorder

@@ -11,11 +11,11 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.derive.claims import USER, read_claim
 from treering.derive.search_texts import fact_text
-from treering.derive.terms import terms
 from treering.memory.questions import parse_question
 from treering.memory.vectors import highest
+from treering.rules.claims import USER, read_claim
+from treering.rules.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
