@@ -99,6 +99,26 @@ def test_nothing_is_lost_or_doubled_when_the_server_stops_and_crashes_under_load
     check_account(account, ledger)
 
 
+def test_what_is_cut_off_amid_an_answer_is_read_again(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.append([said("hello")])
+    execute, cut = psycopg.Connection._exec_command, []
+
+    def cut_off(self: Any, command: Any, *others: Any, **named: Any) -> Any:
+        if not cut and "FETCH" in str(command):
+            cut.append(command)
+            self.pgconn.finish()
+            # What psycopg raises for the server's last words beside an answer.
+            raise psycopg.InternalError(f"received 2 results from command {command!r}")
+        return execute(self, command, *others, **named)
+
+    monkeypatch.setattr(psycopg.Connection, "_exec_command", cut_off)
+
+    assert ledger.admin.verify(HERE).intact
+    assert len(cut) == 1
+
+
 def test_nothing_is_lost_or_doubled_when_connections_are_cut_off_under_load(
     server: Server, url: str, ledger: Ledger
 ) -> None:

@@ -43,9 +43,10 @@ def is_passing(error: psycopg.Error) -> bool:
     """Whether the same call may succeed on a new connection, or a little later."""
     if isinstance(error, _PASSING):
         return True
-    # No code from the server, or a pooler's: the connection was lost, or refused.
+    # No code from the server, or a pooler's: the connection was lost, or refused. What was cut off
+    # amid an answer may be no answer that psycopg knows: an internal error.
     lost = error.sqlstate is None or error.sqlstate.startswith("08")
-    return isinstance(error, psycopg.OperationalError) and lost
+    return isinstance(error, psycopg.OperationalError | psycopg.InternalError) and lost
 
 
 _LOGIN: Final = (
