@@ -3,7 +3,7 @@
 They quote and never rephrase. Each sentence has its events.
 
 They quote people and the assistant, and name tools and files. Tool output is never quoted, since
-nobody said it. The tone of messages is told by words that express it literally: technical terms
+nobody said it. The tone of messages is read from words that express it literally: technical terms
 such as error or bug are not feelings, and one word among many messages is not a tone.
 """
 

@@ -122,10 +122,10 @@ class ChangeJudge:
         ]
         keys = keys[: COMPARED_MAX if self._model is None else MODEL_COMPARED_MAX]
         odds, by = self._odds(text, [earlier[key] for key in keys])
-        told = [(one, key) for one, key in zip(odds, keys, strict=True) if one is not None]
-        if not told:
+        decided = [(one, key) for one, key in zip(odds, keys, strict=True) if one is not None]
+        if not decided:
             return None
-        best, key = max(told)
+        best, key = max(decided)
         wanted = ONE_FROM + CROWD * log(max(known, 1)) + SILENT * is_silent
         if best < wanted - DOUBT:
             return None

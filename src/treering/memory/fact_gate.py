@@ -199,7 +199,7 @@ class FactGate:
         # Two values of one attribute of one subject are certain.
         if content.slot is not None and content.slot == one.content.slot:
             return False
-        # What is told of earlier times ends nothing later, so there is nothing to review.
+        # A fact about earlier times ends nothing later, so there is nothing to review.
         if content.valid_from_ms < one.content.valid_from_ms:
             return False
         judge = self._scope_memory.judge
@@ -223,7 +223,7 @@ class FactGate:
         known = {
             one.content.id: one
             for one in self._read(list(near), near)
-            # What is told of earlier times changes nothing about later ones.
+            # A fact about earlier times changes nothing later.
             if one.content.valid_from_ms <= content.valid_from_ms
         }
         earlier = {fact_id: one.content.text for fact_id, one in known.items()}

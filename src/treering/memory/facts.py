@@ -110,7 +110,7 @@ def facts_of(
 
 
 def doubts_of(scope_memory: ScopeMemory, recorder: Recorder) -> list[DoubtfulChange]:
-    """Return the current facts that may have ended another one that goes on, oldest first."""
+    """Return the current facts that may have ended another one that still holds, oldest first."""
     known = scope_memory.fold.state.facts
     newer = [row for row in known.values() if row.state == "current" and row.may_end in known]
     pairs = ((row, known[row.may_end]) for row in newer if row.may_end is not None)

@@ -77,7 +77,7 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
 
 
 def _is_without_log(error: apsw.Error, path: str) -> bool:
-    """Whether the shared memory tells of a log that is not there."""
+    """Whether the shared memory refers to a log that is missing."""
     log = Path(f"{path}-wal")
     result = getattr(error, "extendedresult", None)  # Not among the types of apsw.
     is_short = result == apsw.SQLITE_IOERR_SHORT_READ
