@@ -103,7 +103,8 @@ def test_what_is_cut_off_amid_an_answer_is_read_again(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.append([said("hello")])
-    execute, cut = psycopg.Connection._exec_command, []
+    execute = psycopg.Connection._exec_command
+    cut: list[Any] = []
 
     def cut_off(self: Any, command: Any, *others: Any, **named: Any) -> Any:
         if not cut and "FETCH" in str(command):
