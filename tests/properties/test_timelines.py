@@ -45,7 +45,7 @@ class Line(msgspec.Struct):
     """Every turn there was, in order, with the turns that counted behind it."""
 
     def copy(self) -> Line:
-        return Line([*self.shown], [*self.undone], [*self.past])
+        return Line([*self.shown], [[*shown] for shown in self.undone], [*self.past])
 
 
 class Timelines(RuleBasedStateMachine):

@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.errors import InvalidInput
 from treering.lazy import LazyModule
 from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.arguments import checks_arguments
@@ -184,6 +185,8 @@ class Bookmarks:
 
     def _key(self, name: str) -> str:
         # A name may be a path, which may name a person.
+        if not isinstance(name, str):
+            raise InvalidInput(f"a name is a {type(name).__name__}, not text", hint="give a text")
         encoded = name.encode(errors="surrogateescape")
         return _PREFIX + hmac.digest(self._store.vault.id_key(), encoded, "sha256").hex()[:32]
 

@@ -192,14 +192,17 @@ class Inbox:
             self._waiting.pop(str(refs.get("message")), None)
 
     def _note_taken(self, header: Header, part: InboxTaken) -> None:
-        waiting = self._waiting.get(part.message or "") or next(
-            (
-                message
-                for message in self._waiting.values()
-                if header.event_id.startswith(_taken_prefix(message.event_id))
-            ),
-            None,
-        )
+        if part.message:
+            waiting = self._waiting.get(part.message)
+        else:  # Redacted: its id still says which message it is about.
+            waiting = next(
+                (
+                    message
+                    for message in self._waiting.values()
+                    if header.event_id.startswith(_taken_prefix(message.event_id))
+                ),
+                None,
+            )
         if waiting is None:
             return
         waiting.attempts, waiting.run_id = part.attempt or waiting.attempts + 1, header.run_id

@@ -303,6 +303,10 @@ def _record(key: str, event: Event) -> KeyedRecord | None:
 
 
 def _checked(change: RecordChange) -> RecordChange:
+    if not isinstance(change, RecordChange):
+        raise InvalidInput(
+            f"a change is a {type(change).__name__}", hint="give a list of RecordChange"
+        )
     _check_keys([change.key, *change.also])
     if not isinstance(change.expected, str | None):
         raise InvalidInput(
