@@ -218,6 +218,40 @@ loop.run_until_complete(asyncio.sleep(0.05))
 """
 
 
+FORKED: Final = """
+import asyncio, os, signal, sys
+from treering import NewEvent, aio
+
+def run(work):
+    return asyncio.new_event_loop().run_until_complete(work)
+
+async def begin():
+    ledger = await aio.open(sys.argv[1])
+    said = NewEvent(
+        scope="a/b", session_id="s1", kind="conversation.user", agent_id="lyria", summary="hello"
+    )
+    await ledger.append([said, said])
+    follower = ledger.follow("a/b")
+    return follower, await anext(follower)
+
+async def read_on():
+    return await anext(follower)
+
+follower, first = run(begin())
+if child := os.fork():
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(status or run(read_on()).seq != 2)
+signal.alarm(int(sys.argv[2]))
+os._exit(run(read_on()).seq != 2)
+"""
+
+
+def test_a_follower_goes_on_in_a_forked_process_as_in_its_parent(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", FORKED, str(tmp_path / "a.db"), str(int(PATIENCE_S))]
+    with Child(arguments, stderr=subprocess.DEVNULL) as forked:
+        assert forked.wait(2 * PATIENCE_S) == 0
+
+
 def test_a_process_that_leaves_its_loop_and_a_follower_ends(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", LEFT, str(tmp_path / "a.db")]
     with Child(arguments, stderr=subprocess.DEVNULL) as left:

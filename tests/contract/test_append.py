@@ -107,6 +107,16 @@ def test_another_event_under_a_known_id_is_refused(ledger: Ledger, other: dict[s
     assert len(ledger.headers(HERE).items) == 1
 
 
+def test_an_event_under_an_id_that_is_repeated_rightly_later_in_the_call_is_refused(
+    ledger: Ledger,
+) -> None:
+    ledger.append([said("first", event_id="e1")])
+
+    for batch in (["another", "first"], ["first", "another"]):
+        with pytest.raises(treering.errors.DuplicateEvent):
+            ledger.append([said(text, event_id="e1") for text in batch])
+
+
 def test_a_time_that_was_filled_in_never_makes_a_retry_conflict(ledger: Ledger) -> None:
     once = ledger.append([said("hello", event_id="e1", ts_ms=NOON)])
 

@@ -105,6 +105,22 @@ def test_a_run_over_http_goes_on_when_others_add_to_it(remote: Ledger, ledger: L
     assert told == list(range(1, 10))
 
 
+def test_what_does_not_fit_has_the_number_over_http_that_it_has_here(
+    remote: Ledger, ledger: Ledger
+) -> None:
+    for where, session_id in ((remote, "there"), (ledger, "here")):
+        session = where.session(session_id, scope=HERE, agent="lyria")
+        with session.turn() as turn:
+            turn.delta("Tw")
+            turn.emit("ops.observation", {"a": 1}, summary="long", refs={"x": "y" * 9_000})
+
+    there, here = (
+        [header.run_seq for header in ledger.session(name, scope=HERE, agent="x").headers()]
+        for name in ("there", "here")
+    )
+    assert there == here
+
+
 def test_what_a_session_says_about_itself_is_the_same_there_and_here(
     remote: Ledger, ledger: Ledger
 ) -> None:

@@ -322,6 +322,25 @@ def test_a_session_is_found_in_any_scope_where_the_folder_is_of_no_known_project
     assert (guessed.status, guessed.out) == (0, named)
 
 
+@pytest.mark.parametrize("begun", [["tidal 10"], ["tidal 10", "tidal 11"]])
+def test_a_session_is_found_in_any_scope_although_its_id_begins_that_of_another(
+    tides: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+) -> None:
+    with treering.open(tides.database) as ledger:
+        ledger.append([said("neap", scope=ELSEWHERE, session_id="tidal 1")])
+        ledger.append([said("spring", session_id=longer) for longer in begun])
+    folder = tmp_path / "nowhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    shown = tides("show", "tidal 1")
+    missing = tides("show", "tidal 1", "--scope", "acme/nowhere")
+
+    assert shown.status == 0
+    assert "neap" in shown.out
+    assert f"scope {ELSEWHERE} has it" in missing.err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,11 +81,16 @@ class RemoteEngine:
         try:
             return self.append(numbered, expected_seq=expected_seq)
         except InvalidInput as error:
-            # Others may have added to the run, and taken its numbers.
-            fitting = [fit(event) for event in events]
-            if not fits or isinstance(error, SensitiveContent) or fitting == numbered:
+            if not fits or isinstance(error, SensitiveContent):
                 raise
-        return self.append(fitting, expected_seq=expected_seq)
+            fitting, unnumbered = list(map(fit, numbered)), list(map(fit, events))
+            if fitting == numbered == unnumbered:
+                raise
+        if fitting != numbered:
+            with contextlib.suppress(InvalidInput):
+                return self.append(fitting, expected_seq=expected_seq)
+        # Others may have added to the run, and taken its numbers.
+        return self.append(unnumbered, expected_seq=expected_seq)
 
     def _append(self, events: Sequence[NewEvent], expected_seq: int | None) -> _Appended:
         if any(isinstance(event, FirstEvent) for event in events):

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from treering.derive.search_snippets import find_terms, search_hit
 from treering.derive.search_texts import search_text, texts_of
 from treering.errors import Busy, InvalidInput, KeyMissing
+from treering.garbage import collecting_rarely
 from treering.ledger.search_meaning import masked, search_by_meaning
 from treering.model.queries import Query
 from treering.model.search_words import is_unspaced
@@ -250,14 +251,13 @@ def catch_up(
     progress: Callable[[int], None] | None = None,
 ) -> int:
     """Bring the index of a scope up to date; return how many events that took."""
-    from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
 
     def read(event: Event) -> SearchText:
         return search_text(masked(guard, event))
 
     count, more = 0, True
     while more:
-        with uncollected():
+        with collecting_rarely():
             step = store.words.follow(scope, read)
         count, more = count + step.events, step.more
         if progress is not None and step.events:

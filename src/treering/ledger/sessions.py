@@ -13,6 +13,7 @@ from treering.context.attachments import with_media
 from treering.context.dialects import render
 from treering.context.pairing import pair
 from treering.errors import Conflict, InvalidInput, NotFound, RunActive, TreeringError
+from treering.garbage import collecting_rarely
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT, ContextRequest, Contexts
 from treering.ledger.episodes import ASKS_MAX, append_episode, close_with_episode, episode
@@ -499,10 +500,8 @@ class Session:
         ``context``. ``last`` returns that many messages from the end; a call and its result count
         as one.
         """
-        from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
-
         wanted = None if last is None else max(check_count(last, "last"), 1)
-        with uncollected():
+        with collecting_rarely():
             while True:
                 window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
                 messages, _ = pair([*window.lead, *window.events], self._engine.results.policy)

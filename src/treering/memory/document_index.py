@@ -7,10 +7,10 @@ nearest-neighbour index answers, or the vectors are read page by page.
 from __future__ import annotations
 
 import contextlib
-import gc
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
+from treering.garbage import collecting_rarely
 from treering.memory.records import DocumentColumns, IndexEntry
 from treering.memory.vectors import (
     SCALE_BYTES,
@@ -24,7 +24,7 @@ from treering.memory.vectors import (
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -246,7 +246,7 @@ class DocumentIndex:
         # They are stored by now, in an order and with numbers of the store's.
         self.drop_unstored()
         self._skip(state)
-        with contextlib.nullcontext() if self.count else uncollected():
+        with contextlib.nullcontext() if self.count else collecting_rarely():
             while (page := self._page()).numbers:
                 self._add(page, state.count)
                 self._newest = page.numbers[-1]
@@ -420,20 +420,6 @@ class DocumentIndex:
                 at += 1
             after = page[-1][0]
         return near
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Have no garbage collected: where all that is made stays, it is looked for in vain."""
-    if not gc.isenabled():
-        # The caller that disabled it enables it again, perhaps before we are done.
-        yield
-        return
-    try:
-        gc.disable()
-        yield
-    finally:
-        gc.enable()
 
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:

@@ -7,10 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from treering.derive.search_texts import memory_texts
+from treering.garbage import collecting_rarely
 from treering.locks import Lock
 from treering.memory.alignment import Aligner
 from treering.memory.change_decision import ChangeJudge
-from treering.memory.document_index import DocumentIndex, uncollected
+from treering.memory.document_index import DocumentIndex
 from treering.memory.event_index import EventIndex
 from treering.memory.fact_columns import ARCHIVED, CURRENT, FactColumns
 from treering.memory.memory_fold import MemoryFold
@@ -84,7 +85,7 @@ class ScopeMemory:
             self.documents.reset()
             self._built_from = (-1, -1)
         self._is_refreshing = True
-        with contextlib.nullcontext() if self.fold.state.facts else uncollected():
+        with contextlib.nullcontext() if self.fold.state.facts else collecting_rarely():
             self.fold.refresh()
         state = self.fold.state
         if self._built_from[0] != self.fold.generation:

@@ -51,13 +51,20 @@ class DaemonThread:
     """A thread for calls that may wait for ever: the process ends without waiting for them."""
 
     def __init__(self) -> None:
-        calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        thread = threading.Thread(
-            target=_carry_out_all, args=(calls,), name="treering-follow", daemon=True
-        )
-        thread.start()
-        self.submit = calls.put
-        weakref.finalize(self, calls.put, None)
+        self._pid = 0
+
+    def submit(self, call: Callable[[], object]) -> None:
+        """Have it carry out ``call`` after all that it was given before."""
+        if self._pid != os.getpid():
+            # It begins with the first call; that of a parent process is not here.
+            self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+            thread = threading.Thread(
+                target=_carry_out_all, args=(self._calls,), name="treering-follow", daemon=True
+            )
+            thread.start()
+            weakref.finalize(self, self._calls.put, None)
+            self._pid = os.getpid()
+        self._calls.put(call)
 
 
 def _carry_out_all(calls: SimpleQueue[Callable[[], object] | None]) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
+from treering.garbage import collecting_rarely
 from treering.lazy import LazyModule
 from treering.model.queries import FollowStep
 from treering.storage import tool_table
@@ -187,9 +188,7 @@ class ToolRecords:
 
         ``only`` is the scope to enter, as the tables have it: events of others may come along.
         """
-        from treering.memory.document_index import uncollected  # noqa: PLC0415  (few need it)
-
-        with uncollected():
+        with collecting_rarely():
             stretch = self._source.settled(connection, scope, after, until)
             later = {} if stretch.more else self._source.unsettled(connection, scope, stretch.last)
             for facts in (stretch.facts, later):

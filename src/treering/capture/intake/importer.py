@@ -38,8 +38,6 @@ Every record ends in exactly one of: imported, duplicate, skipped (with a reason
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 from collections import Counter
 from itertools import takewhile
@@ -58,6 +56,7 @@ from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound, is_interruption
 from treering.formats.parsed import LogRecord
 from treering.formats.sources import open_source, source_at
+from treering.garbage import collecting_rarely
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
@@ -75,8 +74,6 @@ CHUNK_FILES: Final = 100
 """Files whose notes are read at once."""
 COLLECTED_BYTES: Final = 512 * 1024
 """Bytes of files whose events are matched with the ledger together."""
-GARBAGE_OBJECTS: Final = 500_000
-"""Objects after which Python looks for cycles while it imports: more than a batch has; else 700."""
 
 _Thing = TypeVar("_Thing")
 
@@ -90,7 +87,7 @@ def import_files(
     report: Callable[[SourceReceipt], None] | None = None,
 ) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
-    with _collecting_rarely():
+    with collecting_rarely():
         files = look_through([Path(path) for path in paths])
         receipt = importer.run(
             list(files.found.values()), since_ms=since_ms, progress=progress, report=report
@@ -281,21 +278,6 @@ class Importer:
         self._done += done
         if self._progress is not None:
             self._progress(self._done, self._total)
-
-
-@contextlib.contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """Have Python look for cycles rarely: what a batch holds is in use, and much to look at."""
-    before = gc.get_threshold()
-    during = (max(before[0], GARBAGE_OBJECTS), *before[1:])
-    if before[0]:
-        gc.set_threshold(*during)
-    try:
-        yield
-    finally:
-        # Of two imports in two threads, the one that came first sets it back.
-        if gc.get_threshold() == during:
-            gc.set_threshold(*before)
 
 
 def _former(note: Any, probed: Probe) -> str | None:

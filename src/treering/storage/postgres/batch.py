@@ -207,13 +207,15 @@ class Batch:
 
     def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:
         """Load the events with the ids of ``drafts``; return the ids that exist."""
-        keys = {id_key(self._keys[scope], draft.event_id)[0]: draft for draft in drafts}
+        keys: dict[bytes, list[Draft]] = {}
+        for draft in drafts:
+            keys.setdefault(id_key(self._keys[scope], draft.event_id)[0], []).append(draft)
         if not keys:
             return set()
         headers = self.reader.repeats(self.connection, scope, keys)
         for key, header in headers.items():
-            self._repeats[scope, keys[key].event_id] = header
-        return {keys[key].event_id for key in headers}
+            self._repeats[scope, keys[key][0].event_id] = header
+        return {keys[key][0].event_id for key in headers}
 
     def load_runs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
         """Load the states of runs, named by session and run."""

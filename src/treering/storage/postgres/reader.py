@@ -574,13 +574,13 @@ class Reader:
         return self._vault.find_id_key(scope, partial(find_note, connection, scope), HIDDEN_IDS)
 
     def repeats(
-        self, connection: Connection, scope: Scope, drafts: Mapping[bytes, Draft]
+        self, connection: Connection, scope: Scope, drafts: Mapping[bytes, Sequence[Draft]]
     ) -> dict[bytes, Header]:
         """Return the headers of recorded drafts; ``drafts`` are by the keys of their ids.
 
         Raise DuplicateEvent if one of the ids belongs to another event.
         """
-        ids = {key: draft.event_id for key, draft in drafts.items()}
+        ids = {key: same[0].event_id for key, same in drafts.items()}
         keys = either_key(self.hiding(connection, scope, ids), {key: key for key in drafts})
         stored = fetch(
             connection,
@@ -592,10 +592,9 @@ class Reader:
         recorded: dict[bytes, Header] = {}
         for row, header in zip(stored, headers, strict=True):
             key, salt = keys[row[WIDTH]], row[WIDTH + 1]
-            if not header.redacted and not self.opener.says_the_same(
-                drafts[key], header, key, salt
-            ):
-                raise taken(drafts[key])
+            for draft in () if header.redacted else drafts[key]:
+                if not self.opener.says_the_same(draft, header, key, salt):
+                    raise taken(draft)
             recorded[key] = header
         return recorded
 

@@ -317,7 +317,7 @@ class Writer:
 
     def _repeated(self, connection: Connection, draft: Draft, scope_key: bytes) -> Header | None:
         key = id_key(scope_key, draft.event_id)[0]
-        return self.reader.repeats(connection, draft.scope, {key: draft}).get(key)
+        return self.reader.repeats(connection, draft.scope, {key: [draft]}).get(key)
 
     def _append_all(
         self,

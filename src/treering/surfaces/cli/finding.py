@@ -468,7 +468,7 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
     Raise NotFound if there is none, or if several match.
     """
     name = _session_name(text)
-    matches = list(_whole_anywhere(ledger, name))
+    matches = _whole_anywhere(ledger, name)
     if len(matches) == 1:
         return matches[0]
     if not matches:
@@ -519,15 +519,23 @@ def _session_name(text: str) -> str:
     return require(text, "session", hint="name the session before the options")
 
 
-def _whole_anywhere(ledger: Ledger, name: str) -> Iterator[tuple[Scope, str]]:
-    for scope in map(Scope, scope_names(ledger)):
-        if whole := _whole(ledger, scope, name):
-            yield scope, whole
+def _whole_anywhere(ledger: Ledger, name: str) -> list[tuple[Scope, str]]:
+    # A whole id is not short for one of another scope that begins with it.
+    scopes = [Scope(scope) for scope in scope_names(ledger)]
+    return [(scope, name) for scope in scopes if _is_session(ledger, scope, name)] or [
+        (scope, whole) for scope in scopes if (whole := _lengthened(ledger, scope, name))
+    ]
 
 
 def _whole(ledger: Ledger, scope: Scope, name: str) -> str | None:
-    if ledger.headers(scope, session_id=name, last=1).items:
-        return name
+    return name if _is_session(ledger, scope, name) else _lengthened(ledger, scope, name)
+
+
+def _is_session(ledger: Ledger, scope: Scope, name: str) -> bool:
+    return bool(ledger.headers(scope, session_id=name, last=1).items)
+
+
+def _lengthened(ledger: Ledger, scope: Scope, name: str) -> str | None:
     return ShortIds(ledger.session_ids(scope)).find(name, "session")
 
 
