@@ -302,6 +302,49 @@ def test_people_are_told_of_signs_that_are_read() -> None:
     assert len(named) == len(set(named))
 
 
+@pytest.mark.parametrize("score", [None, 9.0])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I work at Bosch", "I'm not going to leave Bosch"),
+        ("I work at Bosch", 'I told Anna "never leave Bosch"'),
+        ("I work at Bosch", "There is talk of Bosch closing the plant"),
+        ("Tim is the team lead", "Tim was not replaced as team lead"),
+        ("The keys are with Otto", "Otto didn't hand over the keys"),
+        ("We use Jenkins for CI", "We never migrated CI to GitHub Actions"),
+        ("The cache TTL is 60 seconds", "Don't bump the cache TTL to 300 seconds"),
+        ("The bike shop is on Main Street", "The sign said the bike shop moved to Elm Street"),
+        ("Grandma lives alone", "Grandma refuses to move into a care home"),
+        ("The invoice 4411 is unpaid", "They promised to pay invoice 4411"),
+        ("The default branch is master", 'The ticket says "default branch renamed to main"'),
+    ],
+)
+def test_what_is_quoted_denied_or_planned_ends_nothing_whatever_a_model_says(
+    old: str, new: str, score: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if score is not None:
+        monkeypatch.setattr(ChangeJudge, "_odds", lambda _, __, olds: ([score] * len(olds), ()))
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        memory.learn(old, user="jo")
+        learned = memory.learn(new, user="jo")
+        assert (learned.superseded, learned.may_end) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Rides a Vespa", "Sold my Vespa and never looked back"),
+        ("I have a parrot", "I sold the parrot because I never slept"),
+        ("The product ships in May", "The product was cancelled and won't be released."),
+        ("Uses Windows at work", "Never liked it, so I switched from Windows to a Mac"),
+        ("I want to become a pilot", "I no longer want to become a pilot."),
+    ],
+)
+def test_what_is_denied_beside_a_change_leaves_it_one(old: str, new: str) -> None:
+    assert is_ended(old, new) == [True, False]
+
+
 class Model:
     """Takes whatever names the same thing for a change, however it is said."""
 

@@ -20,6 +20,7 @@ from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 from treering.rules.claim_relations import ended_words, relation
+from treering.rules.claim_updates import is_undecided
 from treering.rules.claim_words import statement_of
 from treering.rules.claims import claim_key, claim_slot, read_claim
 from treering.rules.fact_quality import judge_fact
@@ -158,6 +159,9 @@ class FactGate:
         self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
         """Store a fact that ends others, by the rules or, where these know nothing, by signs."""
+        if is_undecided(content.text):
+            # "I might leave Acme", "Ben didn't leave Acme": whoever takes it for a change is wrong.
+            return self._store(asked, content, [], at)
         ended = [one for one in contradicted if not self._disputes(content, one)]
         if ended:
             return self._store(asked, content, ended, at)

@@ -87,6 +87,24 @@ _GROWN: Final = lazy_pattern(
 _PLANNED: Final = lazy_pattern(
     r"\b(is|are) (?:planned|scheduled|due|slated) (?:for|on|at|to be on)\b"
 )
+_CHANGES: Final = (
+    r"(?:hand|leav|left|quit|stop|drop|cancel|sell|sold|mov|migrat|switch|chang|replac|renam|rais"
+    r"|cut|bump|upgrad|giv|gave|becom|became|join|merg|fir|hir|resign|retir|sign)\w*"
+)
+_UNDECIDED: Final = lazy_pattern(
+    r"\?$|^if\b|\b(?:might|whether|consider(?:ed|ing)?|thinking (?:of|about)|talk of"
+    r"|talk(?:ed|s|ing) about|would(?! not| rather| prefer)|some ?day|one day|sooner or later"
+    r"|not yet|(?:nearly|almost) \w+(?:ed|t|ld)|(?:try|tries|tried|trying|failed|wish|wishes) to"
+    r"|(?:promise[sd]?|hop(?:e[sd]?|ing)|decided not) to|hop(?:e[sd]?|ing) (?:for|that)"
+    r"|(?:(?:i|we|they) plan|planned|planning) to|asked if|joked|dream(?:ed|t)|pretend(?:s|ed)?)\b"
+    r"|\b(?:sign|headline|poster|rumou?rs?)\b[^\"]{0,25} (?:says?|said|reads?)\b"
+    r"|\b(?:says?|said|told|tells?|asked|writes|wrote|reads?)\b[^\"“„«]{0,25}[\"“„«]"
+    r"|\b(?:(?:did|was|were|has|have|had|will|^do) not|never|nobody|no one|may|could|refuse[sd]? to"
+    rf"|(?<!longer )wants? to|not (?:going|about|planning) to) (?:been )?{_CHANGES}",
+    _IGNORE,
+)
+"""What says that a clause is quoted, asked, planned or supposed, or that it did not happen."""
+_CLAUSES: Final = lazy_pattern(r"[,;:]\s|\s(?:and|but|so)\s", _IGNORE)
 _ABLE: Final = lazy_pattern(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
 _STAND: Final = lazy_pattern(r"\b(?:stand|bear) (?=\w)")
 _BLANKS: Final = lazy_pattern(r"\s+")
@@ -132,6 +150,13 @@ def extract_cues(text: str) -> SentenceCues:
     if changed or " " in sentence:
         sentence = _AGAIN.sub("", _ADVERBS.sub("", _AGAIN.sub("", sentence)))
     return SentenceCues(sentence.strip(), denied, changed or corrected, corrected, replaced)
+
+
+def undecided_clauses(text: str) -> tuple[bool, list[str]]:
+    """Return whether a clause of a sentence tells of nothing that happened, and the others."""
+    clauses = _CLAUSES.split(expand_contractions(normalise_characters(text)).strip())
+    others = [clause for clause in clauses if _UNDECIDED.search(clause) is None]
+    return len(others) < len(clauses), others
 
 
 def _without_lead(sentence: str) -> tuple[str, bool]:

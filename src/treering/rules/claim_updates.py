@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from treering.lazy import lazy_pattern
 from treering.rules.claim_attributes import is_of_many, is_person
+from treering.rules.claim_cues import undecided_clauses
 from treering.rules.claim_endings import is_standing, names_goal
 from treering.rules.claim_outlines import (
     DETERMINERS,
@@ -62,9 +63,7 @@ _INSTEAD: Final = lazy_pattern(
 )
 _MORE: Final = lazy_pattern(
     r"\b(?:also|too|as well|additionally|in addition|besides|another|either|second|on top|other"
-    r"|still|for now|tried|try|might|may|maybe|considering|thinking (?:of|about)|if|would|could"
-    r"|wouldn't|couldn't|talk of|some ?day|one day|sooner or later|almost|nearly|yet"
-    r"|not going to (?:leave|quit|stop|drop|sell|move|switch))\b"
+    r"|still|for now|tried|try|may|maybe|if|would|could|wouldn't|couldn't|almost|nearly|yet)\b"
 )
 """What says that the rest stays, or that nothing is decided."""
 _LEFT: Final = _phrases(
@@ -210,7 +209,7 @@ class Update(NamedTuple):
 @lru_cache(maxsize=1_024)
 def read_update(text: str) -> Update | None:
     """Return what a sentence says has changed; None if it is about no change."""
-    if not _may_change(text) or _MORE.search(text) is not None:
+    if not _may_change(text) or _MORE.search(text) is not None or is_undecided(text):
         return None
     clauses = clause_outlines(text)
     over = [one for clause in clauses for one in _things_over(clause)]
@@ -221,6 +220,12 @@ def read_update(text: str) -> Update | None:
     now = clause_outlines(_SINCE_WHEN.sub("", text)) if is_now or len(clauses) > 1 else ()
     is_change = over or settings or now
     return Update(tuple(over), settings, now, is_now) if is_change else None
+
+
+def is_undecided(text: str) -> bool:
+    """Return whether what a sentence says of a change is quoted, denied, planned or supposed."""
+    is_open, others = undecided_clauses(text)
+    return is_open and not any(map(_may_change, others))
 
 
 def update_topics(text: str) -> list[str]:
