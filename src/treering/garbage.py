@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import threading
+import weakref
 from typing import TYPE_CHECKING, Final
+
+from treering.locks import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,10 +16,16 @@ if TYPE_CHECKING:
 GARBAGE_OBJECTS: Final = 500_000
 """Objects after which Python looks for cycles meanwhile: more than a batch has; else 700."""
 
-_lock = threading.RLock()
-_users: set[object] = set()
-"""Those who have it look rarely now, in any thread."""
-_before = _during = gc.get_threshold()
+
+class _User:
+    """Somebody who has it look rarely now, in any thread."""
+
+
+_lock = Lock()
+_users: weakref.WeakSet[_User] = weakref.WeakSet()
+"""One that was interrupted before it could leave is gone with its frame."""
+_thresholds: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+"""What the threshold was, and what it is now, while it is raised."""
 
 
 @contextlib.contextmanager
@@ -26,40 +34,37 @@ def collecting_rarely() -> Iterator[None]:
 
     Whether it looks at all is for the process to say, which may change that meanwhile.
     """
-    user = object()
+    user = _User()
     try:
-        with _lock:
+        with _lock.guard, _lock:
             _users.add(user)
-            if len(_users) == 1:
-                _look_rarely()
+            _adjust()
         yield
     finally:
-        with _lock:
-            if user in _users:
-                _users.remove(user)
-                if not _users:
-                    _look_as_before()
+        with _lock.guard, _lock:
+            _users.discard(user)
+            _adjust()
 
 
-def _look_rarely() -> None:
-    global _before, _during  # noqa: PLW0603
-    _before = gc.get_threshold()
-    _during = (max(_before[0], GARBAGE_OBJECTS), *_before[1:]) if _before[0] else _before
-    gc.set_threshold(*_during)
-
-
-def _look_as_before() -> None:
-    if gc.get_threshold() == _during:
-        gc.set_threshold(*_before)
+def _adjust() -> None:
+    """Raise the threshold for the first user, and lower it after the last."""
+    if _users and not _thresholds:
+        before = gc.get_threshold()
+        during = (max(before[0], GARBAGE_OBJECTS), *before[1:]) if before[0] else before
+        _thresholds.append((before, during))
+        gc.set_threshold(*during)
+    elif _thresholds and not _users:
+        before, during = _thresholds[-1]
+        if gc.get_threshold() == during:
+            gc.set_threshold(*before)
+        _thresholds.clear()
 
 
 def _after_fork_in_child() -> None:
     # The other threads are not here, and never say that they are done.
-    global _lock  # noqa: PLW0603
-    _lock = threading.RLock()
-    if _users:
-        _users.clear()
-        _look_as_before()
+    global _lock, _users  # noqa: PLW0603
+    _lock, _users = Lock(), weakref.WeakSet()
+    _adjust()
 
 
 if hasattr(os, "register_at_fork"):

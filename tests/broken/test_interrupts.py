@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import signal
@@ -18,6 +19,7 @@ import treering
 from broken.injection import LIMIT_S, Steps, in_another_thread, within
 from builders import HERE, said
 from treering.errors import Busy, OutcomeUnknown
+from treering.garbage import collecting_rarely
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,6 +256,26 @@ def test_an_interrupt_at_every_bytecode_leaves_a_ledger_that_all_can_use(
     work: Work, ledgers: tuple[Ledger, Ledger]
 ) -> None:
     hunt(work, ledgers, KeyboardInterrupt, bytecodes=True)
+
+
+def rarely(ledger: Ledger, name: str) -> None:
+    with collecting_rarely():
+        pass
+
+
+def test_an_interrupt_while_garbage_is_looked_for_rarely_leaves_it_to_others(
+    tmp_path: Path,
+) -> None:
+    before = gc.get_threshold()
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        total = steps_of(rarely, ledger, bytecodes=True)
+        for at in range(1, total + 1):
+            interrupt(rarely, ledger, at, KeyboardInterrupt, bytecodes=True)
+            with within():
+                in_another_thread(lambda: rarely(ledger, "other"))
+                rarely(ledger, "again")
+            assert gc.get_threshold() == before
+    assert total > 20
 
 
 def test_a_turn_whose_end_was_cut_off_does_not_block_the_next(

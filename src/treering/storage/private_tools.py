@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from treering.locks import Lock
 from treering.storage.projections import SqliteTable
 from treering.storage.tool_table import TABLES
 
@@ -34,7 +34,7 @@ class PrivateTable:
         self._renew()
 
     def _renew(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._pid = os.getpid()
         self._connection = _made()
         self.seen: Mark = ()
@@ -48,7 +48,7 @@ class PrivateTable:
         if self._pid != os.getpid():
             _abandoned.append(self._connection)
             self._renew()
-        with self._lock, self._connection:
+        with self._lock.guard, self._lock, self._connection:
             yield SqliteTable(self._connection)
 
     def empty(self) -> None:
