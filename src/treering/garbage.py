@@ -54,15 +54,15 @@ def _adjust() -> None:
         _thresholds.append((before, during))
         gc.set_threshold(*during)
     elif _thresholds and not _users:
-        before, during = _thresholds[-1]
-        if gc.get_threshold() == during:
-            gc.set_threshold(*before)
+        [(earlier, raised)] = _thresholds
+        if gc.get_threshold() == raised:
+            gc.set_threshold(*earlier)
         _thresholds.clear()
 
 
 def _after_fork_in_child() -> None:
     # The other threads are not here, and never say that they are done.
-    global _lock, _users  # noqa: PLW0603
+    global _lock, _users
     _lock, _users = Lock(), weakref.WeakSet()
     _adjust()
 
