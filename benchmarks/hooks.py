@@ -33,7 +33,8 @@ def run(effort: Effort, folder: Path) -> Section:
     bare = _bare_ms(effort.repeats * 5)
     median = statistics.median(waits)
     slow = sorted(waits)[int(len(waits) * 0.95)]
-    huge = _wait_ms(spool, json.dumps({**CALL, "tool_response": "x" * 100_000_000}).encode())
+    body = json.dumps({**CALL, "tool_response": "x" * 100_000_000}).encode()
+    huge = statistics.median(_wait_ms(spool, body) for _ in range(effort.repeats))
     return Section(
         title="The hook in other agents",
         rows=[
