@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from builders import said
+from ports import store_of
 
 if TYPE_CHECKING:
     from treering import Header, Ledger
@@ -14,4 +15,4 @@ def fork(ledger: Ledger, session_id: str, *, parent: str, seq: int, **fields: An
     """Open ``session_id`` as a fork, in HERE unless told otherwise; its first event says so."""
     stated = {"session_id": session_id, "kind": "session.forked", **fields}
     draft = ledger._drafter.draft([said(f"{session_id} leaves {parent}", **stated)])[0]
-    return ledger._store.fork(draft, parent=parent, seq=seq)
+    return store_of(ledger).fork(draft, parent=parent, seq=seq)

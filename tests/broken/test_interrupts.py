@@ -18,6 +18,7 @@ from psycopg_pool import ConnectionPool
 import treering
 from broken.injection import LIMIT_S, Steps, in_another_thread, within
 from builders import HERE, said
+from ports import store_of
 from treering.errors import Busy, OutcomeUnknown
 from treering.garbage import collecting_rarely
 
@@ -83,7 +84,7 @@ def append_to_runs(ledger: Ledger, name: str) -> None:
 
 
 def leases(ledger: Ledger, name: str) -> None:
-    store: Any = ledger._store
+    store: Any = store_of(ledger)
     store.leases.owner()
     assert store.leases.hold("here")
     assert store.leases.hold("here")
@@ -178,7 +179,7 @@ def check(one: Ledger, other: Ledger) -> None:
         append(one, f"after-{next(names)}")
         in_another_thread(lambda: append(one, f"after-{next(names)}"))
         in_another_thread(lambda: append(other, f"after-{next(names)}"))
-        store: Any = other._store
+        store: Any = store_of(other)
         in_another_thread(lambda: store.leases.hold("here") and store.leases.release("here"))
 
 
@@ -296,7 +297,7 @@ def test_a_connection_that_the_pool_gives_amid_an_interrupt_is_not_lost(
     postgres: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with treering.open(postgres.fresh()) as ledger:
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         given = ConnectionPool.getconn
 
         def interrupted(pool: ConnectionPool[Any], *asked: Any) -> None:
@@ -402,7 +403,7 @@ def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: 
     """Even if it is interrupted again while it cleans up."""
     with treering.open(tmp_path / "ledger.db") as ledger:
         append(ledger, "first")
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
 
         def leave() -> None:
             # What is left when every step of the cleaning up is interrupted as well.
@@ -432,7 +433,7 @@ def test_a_signal_handler_that_appends_amid_an_append_is_refused(tmp_path: Path)
 
     with treering.open(tmp_path / "ledger.db") as ledger:
         append(ledger, "first")
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         store._database.writer().set_update_hook(lambda *_: signal.raise_signal(signal.SIGUSR1))
         before = signal.signal(signal.SIGUSR1, handle)
         try:

@@ -19,6 +19,7 @@ import apsw
 import fork_server
 from broken.ledgers import SCOPE, open_ledger, said
 from effort import PATIENCE_S
+from ports import store_of
 from treering.errors import Conflict, DuplicateEvent
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def stop_while_writing(pipe: Connection, path: Path, _: int) -> None:
         pipe.send(os.getpid())
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    ledger._store._writer.transact(work, None)  # type: ignore[attr-defined]
+    store_of(ledger)._writer.transact(work, None)  # type: ignore[attr-defined]
     pipe.send("gone on")
     ledger.close()
 

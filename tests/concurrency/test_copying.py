@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broken.ledgers import SCOPE, open_ledger, said
 from concurrency.processes import Colleague, check_order, colleagues
 from effort import rounds
+from ports import store_of
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -59,7 +60,7 @@ def outcome_of(copier: Colleague) -> tuple[int, int, bool, bool]:
 
 def events_of(ledger: Ledger) -> int:
     """Return how many events a ledger has, by where its sessions end."""
-    return sum(session.head_seq for session in ledger._store.sessions.records())
+    return sum(session.head_seq for session in store_of(ledger).sessions.records())
 
 
 def test_a_copy_that_is_killed_again_and_again_brings_all_once(tmp_path: Path) -> None:

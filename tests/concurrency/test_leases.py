@@ -15,6 +15,7 @@ import pytest
 
 import treering
 from concurrency.processes import Colleague, colleagues, ended_well, in_child
+from ports import store_of
 from postgres_writers import until
 from threads import in_threads
 
@@ -40,12 +41,12 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store(location: str) -> Iterator[EventStore]:
     with treering.open(location) as ledger:
-        yield ledger._store
+        yield store_of(ledger)
 
 
 def obey(pipe: Connection, location: str, _: int = 0) -> None:
     """Do with a store of one's own what is asked, and tell what comes of it."""
-    store: Any = treering.open(location)._store
+    store: Any = store_of(treering.open(location))
     pipe.send(store.leases.owner())
     while (asked := pipe.recv()) is not None:
         word, *values = asked
@@ -243,11 +244,11 @@ def test_closing_a_store_lets_go_of_nothing_that_another_holds(
 
     for _ in range(2):
         with treering.open(location) as other:
-            other._store.leases.owner()
-            assert other._store.leases.hold("another")
-            assert not other._store.leases.hold("sink")
+            store_of(other).leases.owner()
+            assert store_of(other).leases.hold("another")
+            assert not store_of(other).leases.hold("sink")
     with treering.open(location, mode="ro") as reading:
-        assert not reading._store.leases.is_gone(owner, 0)
+        assert not store_of(reading).leases.is_gone(owner, 0)
 
     assert told_by_another(location, owner, "sink") == (False, False)
     assert told_by_another(location, owner, "another") == (False, True)
@@ -271,7 +272,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def own(path: Path) -> Iterator[EventStore]:
     with treering.open(path) as ledger:
-        yield ledger._store
+        yield store_of(ledger)
 
 
 def leases(path: Path) -> Path:
@@ -342,8 +343,8 @@ def test_no_descriptor_is_left_open(path: Path) -> None:
     before = open_files(leases(path))
 
     with treering.open(path) as ledger:
-        ledger._store.leases.owner()
-        ledger._store.leases.hold("sink")
+        store_of(ledger).leases.owner()
+        store_of(ledger).leases.hold("sink")
         held = open_files(leases(path))
 
     assert (before, held, open_files(leases(path))) == (0, 1, 0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
+from ports import store_of
 from treering import NewEvent
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_a_redaction_in_the_middle_of_a_proof_is_no_alarm(tmp_path: Path, before
         ledger.append([said(number) for number in range(EVENTS)])
         for number in range(before):
             other.redact(SCOPE, event_id=f"e{number}")
-        database = ledger._store.reader.database  # type: ignore[attr-defined]
+        database = store_of(ledger).reader.database  # type: ignore[attr-defined]
         lend = database.reading
         reads = 0
 

@@ -18,6 +18,7 @@ from broken.stories import NAME
 from broken.test_failing_syncs import FailingDisk
 from concurrency.processes import check_order
 from effort import PATIENCE_S, rounds
+from ports import store_of
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
 from treering.locks import Bell
@@ -194,7 +195,7 @@ def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger
 
 
 def _store(ledger: Ledger) -> SqliteStore:
-    store = ledger._store
+    store = store_of(ledger)
     assert isinstance(store, SqliteStore)
     return store
 

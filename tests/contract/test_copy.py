@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, said
+from ports import store_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -413,7 +414,7 @@ def changing(session_id: str, seq: int, **fields: Any) -> Change:
 def test_a_changed_event_is_refused_with_its_seq_and_the_rest_is_copied(
     long: Ledger, target: Ledger, fields: dict[str, Any], seq: int, reason: str
 ) -> None:
-    long.admin._store = Changed(long.admin._store, changing("s1", 300, **fields))
+    long.admin._store = Changed(store_of(long.admin), changing("s1", 300, **fields))
 
     receipt = long.admin.copy_to(target)
 
@@ -428,7 +429,7 @@ def test_a_changed_event_is_refused_with_its_seq_and_the_rest_is_copied(
 
 def test_a_tail_that_the_source_does_not_give_is_missed(long: Ledger, target: Ledger) -> None:
     long.admin._store = Changed(
-        long.admin._store,
+        store_of(long.admin),
         lambda record: None if record.session_id == "s1" and record.seq > 400 else record,
     )
 
@@ -441,7 +442,7 @@ def test_a_tail_that_the_source_does_not_give_is_missed(long: Ledger, target: Le
 def test_an_event_that_changed_on_the_way_is_copied_when_it_is_put_right(
     long: Ledger, target: Ledger
 ) -> None:
-    store = long.admin._store
+    store = store_of(long.admin)
     long.admin._store = Changed(store, changing("s1", 300, summary="a lie"))
     long.admin.copy_to(target)
     long.admin._store = store

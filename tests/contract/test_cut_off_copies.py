@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import DAY, HERE, NOON, called, said
+from ports import store_of
 from treering.ledger import restoring
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Killed(BaseException):
 
 def stop_after(ledger: Ledger, commits: int) -> None:
     """Have a ledger die behind so many commits of what is copied into it."""
-    store: Any = ledger._store
+    store: Any = store_of(ledger)
     restore, left = store.restore, [commits]
 
     def restoring(*values: Any) -> int:

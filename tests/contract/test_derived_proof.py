@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
+from ports import store_of
 from treering.derive.fact_rows import STATE_NUMBERS
 from treering.derive.memory_state import FACT
 from treering.derive.snapshots import (
@@ -112,7 +113,7 @@ def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
 ) -> None:
     ledger = open_ledger()
     derive_everything(ledger)
-    store, scope = ledger._store, Scope(HERE)
+    store, scope = store_of(ledger), Scope(HERE)
     seq, body = store.snapshots.latest(scope, "long", until_seq=2**40, view=view) or (0, b"")
     snapshot, counter = decode_snapshot(body, seq), decode_counts(body, seq)
     if view == COUNTS:
@@ -141,7 +142,7 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
     memory = ledger.memory(HERE)
     memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
     ledger._memory_factory.close()
-    store, scope = ledger._store, Scope(HERE)
+    store, scope = store_of(ledger), Scope(HERE)
     kept = store.memory.memory_rows(scope)
     assert ledger.admin.verify(derived=True).intact
     lies = [
@@ -166,7 +167,7 @@ def test_numbers_of_a_saved_fact_that_lie_are_found_though_their_sum_is_right(
     memory = ledger.memory(HERE)
     memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
     ledger._memory_factory.close()
-    store, scope = ledger._store, Scope(HERE)
+    store, scope = store_of(ledger), Scope(HERE)
     kept = store.memory.memory_rows(scope)
     [(fact_id, body)] = kept.tables[FACT].items()
     lie = bytes([STATE_NUMBERS["current"]]) + body[1:-4]
@@ -183,8 +184,8 @@ def test_numbers_of_a_saved_fact_that_lie_are_found_though_their_sum_is_right(
 
 def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger) -> None:
     ledger.append([said("one")])
-    end = tuple(number + 5 for number in ledger._store.reader.end(Scope(HERE)))
-    ledger._store.cursors.set(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
+    end = tuple(number + 5 for number in store_of(ledger).reader.end(Scope(HERE)))
+    store_of(ledger).cursors.set(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
 
     found = ledger.admin.verify(derived=True).first_broken
 

@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, called, said
+from ports import store_of
 from treering.ledger import forgetting
 from treering.model.scopes import Scope
 
@@ -52,7 +53,7 @@ def tell(ledger: Ledger) -> Ledger:
 def forget_with(ledger: Ledger, provenance: Provenance, user: str = ADA) -> ForgetReceipt:
     """Forget somebody, and what ``provenance`` says was learnt of them."""
     return forgetting.forget(
-        ledger._store,
+        store_of(ledger),
         ledger._drafter,
         Scope(HERE),
         [user],
@@ -359,7 +360,7 @@ def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
 
     ledger.forget(HERE, user=ADA)
 
-    assert ledger._store.reader.open_runs(Scope(HERE)) == []
+    assert store_of(ledger).reader.open_runs(Scope(HERE)) == []
     assert ledger.admin.verify().intact
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from builders import DAY, HERE, NOON, called, said
 from forks import fork
+from ports import store_of
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def seqs(ledger: Ledger) -> dict[str, list[int]]:
     return {
         session.session_id: [
             record.seq
-            for record in ledger._store.reader.records(
+            for record in store_of(ledger).reader.records(
                 OURS, session.session_id, after_seq=0, limit=1_000
             )
         ]
-        for session in ledger._store.sessions.records(OURS)
+        for session in store_of(ledger).sessions.records(OURS)
     }
 
 
@@ -48,7 +49,7 @@ def chains(ledger: Ledger) -> dict[str, tuple[object, ...]]:
     """Return where each session begins, was cut, and ends."""
     return {
         session.session_id: (session.genesis, session.cut, session.head_seq, session.head_link)
-        for session in ledger._store.sessions.records(OURS)
+        for session in store_of(ledger).sessions.records(OURS)
     }
 
 
@@ -75,7 +76,7 @@ def test_a_scope_with_forks_is_restored_as_it_is(
     assert (first.complete, first.imported, first.errors) == (True, 12, 0)
     assert (again.complete, again.imported, again.duplicates) == (True, 0, 12)
     assert chains(target) == chains(family)
-    assert target._store.sessions.forks(OURS, "s1") == ["f"]
+    assert store_of(target).sessions.forks(OURS, "s1") == ["f"]
     assert target.admin.verify() == family.admin.verify()
     assert target.append([said("on", session_id="g")])[0].seq == 8
 
@@ -235,7 +236,7 @@ def test_what_was_erased_before_the_cut_comes_with_what_vouches_for_it(
     assert receipt.complete
     assert target.admin.verify().intact
     erased = {"redacted": 1, "later": 1, "expired": 2}[way]
-    [record] = target._store.reader.records(OURS, "s1", after_seq=erased - 1, limit=1)
+    [record] = store_of(target).reader.records(OURS, "s1", after_seq=erased - 1, limit=1)
     assert record.erasure == ("expired" if way == "expired" else "placeholder")
     assert chains(target)["f"] == chains(source)["f"]
 
@@ -339,7 +340,7 @@ def test_forks_of_an_encrypted_scope_are_copied_and_restored(
     assert chains(copied) == chains(source)
     assert seqs(restored) == {"s1": [1], "f": [2, 3]}
     for ledger in (copied, restored):
-        [event] = ledger._store.reader.events_at(OURS, "f", [3])
+        [event] = store_of(ledger).reader.events_at(OURS, "f", [3])
         assert event.payload == {"text": "c"}
         assert ledger.admin.verify().intact
 

@@ -9,6 +9,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from forks import fork
+from ports import store_of
 from treering import Conflict, NotFound
 from treering.errors import DuplicateEvent, RunClosed
 from treering.ledger import chain
@@ -36,16 +37,16 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def record_of(ledger: Ledger, session_id: str) -> SessionRecord:
-    return next(iter(ledger._store.sessions.records(OURS, session_id)))
+    return next(iter(store_of(ledger).sessions.records(OURS, session_id)))
 
 
 def own_seqs(ledger: Ledger, session_id: str) -> list[int]:
-    found = ledger._store.reader.session_headers(OURS, session_id, after_seq=0, limit=1_000)
+    found = store_of(ledger).reader.session_headers(OURS, session_id, after_seq=0, limit=1_000)
     return [header.seq for header in found]
 
 
 def cut_of(ledger: Ledger, session_id: str) -> ForkPoint:
-    cut = ledger._store.sessions.cut(OURS, session_id)
+    cut = store_of(ledger).sessions.cut(OURS, session_id)
     assert cut is not None
     return cut
 
@@ -55,7 +56,7 @@ def committed(ledger: Ledger, **asked: Any) -> list[Event]:
         "kinds": SAID, "before_seq": 1_000, "until_seq": 1_000, "run_id": None, "limit": 100,
     }  # fmt: skip
     session_id = asked.pop("session_id", "s1")
-    return ledger._store.reader.committed_events(OURS, session_id, **(place | asked))
+    return store_of(ledger).reader.committed_events(OURS, session_id, **(place | asked))
 
 
 def texts(events: list[Event]) -> list[str]:
@@ -80,14 +81,14 @@ def test_a_fork_changes_nothing_of_its_parent(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abc"])
     before, events = (
         record_of(ledger, "s1"),
-        ledger._store.reader.records(OURS, "s1", after_seq=0, limit=10),
+        store_of(ledger).reader.records(OURS, "s1", after_seq=0, limit=10),
     )
 
     fork(ledger, "f", parent="s1", seq=2)
     ledger.append([said("d", session_id="f")])
 
     assert record_of(ledger, "s1") == before
-    assert ledger._store.reader.records(OURS, "s1", after_seq=0, limit=10) == events
+    assert store_of(ledger).reader.records(OURS, "s1", after_seq=0, limit=10) == events
     assert ledger.append([said("e")])[0].seq == 4
 
 
@@ -110,16 +111,16 @@ def test_the_first_event_of_a_fork_chains_from_its_genesis(ledger: Ledger) -> No
     child = record_of(ledger, "f")
 
     assert (child.head_seq, child.head_link) == (2, header.link)
-    assert ledger._store.sessions.link_at(OURS, child.genesis, 2) == header.link
-    assert ledger._store.sessions.link_at(OURS, child.genesis, 1) is None
+    assert store_of(ledger).sessions.link_at(OURS, child.genesis, 2) == header.link
+    assert store_of(ledger).sessions.link_at(OURS, child.genesis, 1) is None
 
 
 def test_a_session_that_is_no_fork_has_no_cut(ledger: Ledger) -> None:
     ledger.append([said("a")])
 
-    assert ledger._store.sessions.cut(OURS, "s1") is None
-    assert ledger._store.sessions.cut(OURS, "none") is None
-    assert ledger._store.sessions.cut(Scope("acme/none"), "s1") is None
+    assert store_of(ledger).sessions.cut(OURS, "s1") is None
+    assert store_of(ledger).sessions.cut(OURS, "none") is None
+    assert store_of(ledger).sessions.cut(Scope("acme/none"), "s1") is None
     assert record_of(ledger, "s1").cut is None
 
 
@@ -142,7 +143,7 @@ def test_a_fork_needs_an_event_of_its_parent(ledger: Ledger, seq: int) -> None:
     with pytest.raises(NotFound, match="s1"):
         fork(ledger, "f", parent="s1", seq=seq)
 
-    assert [record.session_id for record in ledger._store.sessions.records(OURS)] == ["s1"]
+    assert [record.session_id for record in store_of(ledger).sessions.records(OURS)] == ["s1"]
 
 
 def test_what_a_fork_shares_is_not_its_own_to_be_forked_at(ledger: Ledger) -> None:
@@ -161,8 +162,8 @@ def test_a_fork_needs_a_parent_in_its_own_scope(ledger: Ledger) -> None:
         with pytest.raises(NotFound, match="s1"):
             fork(ledger, "f", parent="s1", seq=1, scope=scope)
 
-    assert ledger._store.sessions.cut(OURS, "f") is None
-    assert next(iter(ledger._store.sessions.records(Scope("acme/none"))), None) is None
+    assert store_of(ledger).sessions.cut(OURS, "f") is None
+    assert next(iter(store_of(ledger).sessions.records(Scope("acme/none"))), None) is None
 
 
 def test_a_session_that_is_there_is_not_forked_over(ledger: Ledger) -> None:
@@ -174,7 +175,7 @@ def test_a_session_that_is_there_is_not_forked_over(ledger: Ledger) -> None:
         assert raised.value.current_seq == {"s1": 2, "s2": 1}[taken]
 
     assert own_seqs(ledger, "s2") == [1]
-    assert ledger._store.sessions.cut(OURS, "s2") is None
+    assert store_of(ledger).sessions.cut(OURS, "s2") is None
 
 
 def test_a_fork_whose_event_id_is_taken_is_not_opened(ledger: Ledger) -> None:
@@ -185,8 +186,8 @@ def test_a_fork_whose_event_id_is_taken_is_not_opened(ledger: Ledger) -> None:
         with pytest.raises(DuplicateEvent, match=event_id):
             fork(ledger, "f", parent="s1", seq=1, event_id=event_id)
 
-    assert ledger._store.sessions.cut(OURS, "f") is None
-    assert ledger._store.sessions.forks(OURS, "s1") == []
+    assert store_of(ledger).sessions.cut(OURS, "f") is None
+    assert store_of(ledger).sessions.forks(OURS, "s1") == []
     assert ledger.append([said("c", session_id="f")])[0].seq == 1
     assert ledger.admin.verify().intact
 
@@ -223,11 +224,11 @@ def test_forks_are_told_the_oldest_first(ledger: Ledger) -> None:
     fork(ledger, "of-m", parent="m", seq=3)
     fork(ledger, "theirs", parent="s1", seq=1, scope=ELSEWHERE)
 
-    assert ledger._store.sessions.forks(OURS, "s1") == ["z", "m", "a"]
-    assert ledger._store.sessions.forks(OURS, "m") == ["of-m"]
-    assert ledger._store.sessions.forks(OURS, "a") == []
-    assert ledger._store.sessions.forks(OURS, "none") == []
-    assert ledger._store.sessions.forks(THEIRS, "s1") == ["theirs"]
+    assert store_of(ledger).sessions.forks(OURS, "s1") == ["z", "m", "a"]
+    assert store_of(ledger).sessions.forks(OURS, "m") == ["of-m"]
+    assert store_of(ledger).sessions.forks(OURS, "a") == []
+    assert store_of(ledger).sessions.forks(OURS, "none") == []
+    assert store_of(ledger).sessions.forks(THEIRS, "s1") == ["theirs"]
 
 
 def test_a_fork_made_by_one_is_known_to_another(location: str) -> None:
@@ -265,7 +266,7 @@ def test_reads_of_a_fork_give_its_own_events(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abc"])
     fork(ledger, "f", parent="s1", seq=2)
     ledger.append([said("d", session_id="f")])
-    store = ledger._store
+    store = store_of(ledger)
 
     assert [e.seq for e in store.reader.session_events(OURS, "f", after_seq=0, limit=9)] == [3, 4]
     assert [h.seq for h in store.reader.session_headers(OURS, "f", after_seq=3, limit=9)] == [4]
@@ -280,11 +281,11 @@ def test_a_fork_has_runs_of_its_own(ledger: Ledger) -> None:
     fork(ledger, "f", parent="s1", seq=2)
     ledger.append(run_of("r1", "b", session_id="f")[:2])
 
-    assert [run.session_id for run in ledger._store.reader.open_runs(OURS)] == ["f"]
+    assert [run.session_id for run in store_of(ledger).reader.open_runs(OURS)] == ["f"]
     ledger.append([said("over", session_id="f", run_id="r1", kind="run.ended")])
 
-    assert [h.seq for h in ledger._store.reader.run_headers(OURS, "f", "r1")] == [4, 5, 6]
-    assert [h.seq for h in ledger._store.reader.run_headers(OURS, "s1", "r1")] == [1, 2, 3]
+    assert [h.seq for h in store_of(ledger).reader.run_headers(OURS, "f", "r1")] == [4, 5, 6]
+    assert [h.seq for h in store_of(ledger).reader.run_headers(OURS, "s1", "r1")] == [1, 2, 3]
     with pytest.raises(RunClosed):
         ledger.append([said("late", session_id="f", run_id="r1")])
 
@@ -333,21 +334,21 @@ def test_forks_in_an_encrypted_scope_are_sealed_and_verify(ledger: Ledger) -> No
     fork(ledger, "f", parent="s1", seq=1)
     ledger.append([said("c", session_id="f")])
 
-    [event] = ledger._store.reader.events_at(OURS, "f", [3])
+    [event] = store_of(ledger).reader.events_at(OURS, "f", [3])
     assert event.payload == {"text": "c"}
-    assert sum(ledger._store.seals.payloads(OURS).values()) == 4
+    assert sum(store_of(ledger).seals.payloads(OURS).values()) == 4
     assert ledger.admin.verify().intact
 
 
 def test_followers_hear_of_a_fork(ledger: Ledger) -> None:
     ledger.append([said("a")])
-    seen = ledger._store.reader.headers_after(OURS, (), limit=10)
+    seen = store_of(ledger).reader.headers_after(OURS, (), limit=10)
 
     header = fork(ledger, "f", parent="s1", seq=1)
-    behind = ledger._store.reader.headers_after(OURS, seen.last, limit=10)
+    behind = store_of(ledger).reader.headers_after(OURS, seen.last, limit=10)
 
     assert behind.items == [header]
-    assert ledger._store.wait(OURS, seen.last, 0.0)
+    assert store_of(ledger).wait(OURS, seen.last, 0.0)
 
 
 # Events by their places.
@@ -356,7 +357,7 @@ def test_followers_hear_of_a_fork(ledger: Ledger) -> None:
 def test_events_at_places_come_in_order_and_once(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abcde"])
 
-    found = ledger._store.reader.events_at(OURS, "s1", [4, 2, 9, 2, 0])
+    found = store_of(ledger).reader.events_at(OURS, "s1", [4, 2, 9, 2, 0])
 
     assert [(event.seq, event.payload) for event in found] == [
         (2, {"text": "b"}), (4, {"text": "d"}),
@@ -367,9 +368,9 @@ def test_events_at_places_are_the_sessions_own(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abc"])
     fork(ledger, "f", parent="s1", seq=2)
 
-    assert [e.seq for e in ledger._store.reader.events_at(OURS, "f", [1, 2, 3])] == [3]
-    assert ledger._store.reader.events_at(OURS, "f", []) == []
-    assert ledger._store.reader.events_at(OURS, "none", [1]) == []
+    assert [e.seq for e in store_of(ledger).reader.events_at(OURS, "f", [1, 2, 3])] == [3]
+    assert store_of(ledger).reader.events_at(OURS, "f", []) == []
+    assert store_of(ledger).reader.events_at(OURS, "none", [1]) == []
 
 
 def test_events_at_places_leave_out_what_expired_and_show_what_was_redacted(
@@ -379,7 +380,7 @@ def test_events_at_places_leave_out_what_expired_and_show_what_was_redacted(
     ledger.expire(HERE, policy={"tool.call": 0}, now_ms=NOON + DAY)
     ledger.redact(HERE, event_id="b")
 
-    found = ledger._store.reader.events_at(OURS, "s1", [1, 2])
+    found = store_of(ledger).reader.events_at(OURS, "s1", [1, 2])
 
     assert [(event.seq, event.redacted) for event in found] == [(2, True)]
 
@@ -481,12 +482,12 @@ def test_the_session_that_was_last_written_to_comes_first(ledger: Ledger) -> Non
         ledger.append([said("a", session_id=session)])
     ledger.append([said("x", scope=ELSEWHERE)])
 
-    found = ledger._store.sessions.heads(OURS, before_position=None, limit=10)
+    found = store_of(ledger).sessions.heads(OURS, before_position=None, limit=10)
 
     assert [(head.session_id, head.head_seq) for head in found] == [("s1", 2), ("s3", 1), ("s2", 1)]
     last = ledger.headers(HERE, session_id="s1").items[-1]
     assert (found[0].position, found[0].updated_ms) == (last.position, last.recorded_ms)
-    assert ledger._store.sessions.heads(Scope("acme/none"), before_position=None, limit=9) == []
+    assert store_of(ledger).sessions.heads(Scope("acme/none"), before_position=None, limit=9) == []
 
 
 def test_heads_come_page_by_page(ledger: Ledger) -> None:
@@ -496,7 +497,7 @@ def test_heads_come_page_by_page(ledger: Ledger) -> None:
 
     found: list[str] = []
     before: int | None = None
-    while page := ledger._store.sessions.heads(OURS, before_position=before, limit=3):
+    while page := store_of(ledger).sessions.heads(OURS, before_position=before, limit=3):
         found += [head.session_id for head in page]
         before = page[-1].position
 
@@ -507,7 +508,7 @@ def test_heads_of_forks_say_where_they_were_cut(ledger: Ledger) -> None:
     ledger.append([said("a"), said("b")])
     fork(ledger, "f", parent="s1", seq=1)
 
-    child, parent = ledger._store.sessions.heads(OURS, before_position=None, limit=10)
+    child, parent = store_of(ledger).sessions.heads(OURS, before_position=None, limit=10)
 
     assert (child.session_id, child.head_seq, child.cut) == ("f", 2, cut_of(ledger, "f"))
     assert (parent.session_id, parent.cut) == ("s1", None)
@@ -518,14 +519,14 @@ def test_heads_of_forks_say_where_they_were_cut(ledger: Ledger) -> None:
 
 def keep(ledger: Ledger, *seqs: int, session_id: str = "s1") -> None:
     for seq in seqs:
-        ledger._store.snapshots.keep(OURS, session_id, seq=seq, body=str(seq).encode())
+        store_of(ledger).snapshots.keep(OURS, session_id, seq=seq, body=str(seq).encode())
 
 
 def kept(ledger: Ledger, session_id: str = "s1") -> list[int]:
     """Return the seqs of all that is kept of a session, the newest first."""
     found: list[int] = []
     until = 2**62
-    while (one := ledger._store.snapshots.latest(OURS, session_id, until_seq=until)) is not None:
+    while (one := store_of(ledger).snapshots.latest(OURS, session_id, until_seq=until)) is not None:
         assert one[1] == str(one[0]).encode()
         found.append(one[0])
         until = one[0] - 1
@@ -536,7 +537,7 @@ def test_the_latest_snapshot_before_a_place_is_found(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abc"])
     keep(ledger, 1, 3)
 
-    store = ledger._store
+    store = store_of(ledger)
     assert store.snapshots.latest(OURS, "s1", until_seq=9) == (3, b"3")
     assert store.snapshots.latest(OURS, "s1", until_seq=3) == (3, b"3")
     assert store.snapshots.latest(OURS, "s1", until_seq=2) == (1, b"1")
@@ -549,9 +550,9 @@ def test_a_snapshot_takes_the_place_of_one_at_the_same_seq(ledger: Ledger) -> No
     ledger.append([said("a")])
     keep(ledger, 1)
 
-    ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"other")
+    store_of(ledger).snapshots.keep(OURS, "s1", seq=1, body=b"other")
 
-    assert ledger._store.snapshots.latest(OURS, "s1", until_seq=1) == (1, b"other")
+    assert store_of(ledger).snapshots.latest(OURS, "s1", until_seq=1) == (1, b"other")
 
 
 def test_snapshots_are_thinned_the_more_the_older_they_are(ledger: Ledger) -> None:

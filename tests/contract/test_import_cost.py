@@ -8,6 +8,7 @@ import apsw
 
 import treering
 from builders import HERE, said
+from ports import store_of
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def steps_of_finding(path: Path, sessions: int) -> list[int]:
     steps: list[int] = []
     with treering.open(path) as ledger:
         ledger.append([said(session_id=f"s{n}") for n in range(sessions)])
-        store = ledger._store
+        store = store_of(ledger)
         database = store._database  # type: ignore[attr-defined]
         with database.reading() as connection:
             connection.trace_v2(

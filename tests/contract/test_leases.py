@@ -13,6 +13,7 @@ import pytest
 import treering
 from builders import HERE, said
 from effort import PATIENCE_S
+from ports import store_of
 from treering.app import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
@@ -31,7 +32,7 @@ ANOTHER_MACHINE = "0123456789ab"
 
 @pytest.fixture
 def store(ledger: Ledger) -> EventStore:
-    return ledger._store
+    return store_of(ledger)
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -50,7 +51,7 @@ def open_store(location: str) -> Iterator[Callable[[], EventStore]]:
 
     def opening() -> EventStore:
         opened.append(treering.open(location))
-        return opened[-1]._store
+        return store_of(opened[-1])
 
     yield opening
     for ledger in opened:
@@ -78,7 +79,7 @@ def test_a_store_goes_by_one_name(store: EventStore) -> None:
 
 
 def test_every_store_has_a_name_of_its_own(open_ledger: Callable[[], Ledger]) -> None:
-    names = {open_ledger()._store.leases.owner() for _ in range(3)}
+    names = {store_of(open_ledger()).leases.owner() for _ in range(3)}
 
     assert len(names) == 3
 
@@ -148,8 +149,8 @@ def test_who_came_with_a_copy_from_another_machine_is_given_up_after_a_day(
 
 def test_nobody_else_carries_on_in_a_ledger_in_memory() -> None:
     with treering.open(":memory:") as ledger, treering.open(":memory:") as other:
-        assert ledger._store.leases.is_gone(other._store.leases.owner(), now_ms())
-        assert not ledger._store.leases.is_gone(ledger._store.leases.owner(), 0)
+        assert store_of(ledger).leases.is_gone(store_of(other).leases.owner(), now_ms())
+        assert not store_of(ledger).leases.is_gone(store_of(ledger).leases.owner(), 0)
 
 
 # Names that are held.
@@ -197,7 +198,7 @@ def test_a_store_that_is_closed_holds_nothing(open_store: Callable[[], EventStor
 
 def test_a_store_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
     location = tmp_path / "ledger.db"
-    forgotten = treering.open(location)._store
+    forgotten = store_of(treering.open(location))
     forgotten.leases.hold("sink")
     owner = forgotten.leases.owner()
 
@@ -205,12 +206,12 @@ def test_a_store_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
     gc.collect()
 
     with treering.open(location) as ledger:
-        assert ledger._store.leases.hold("sink")
-        assert ledger._store.leases.is_gone(owner, 0)
+        assert store_of(ledger).leases.hold("sink")
+        assert store_of(ledger).leases.is_gone(owner, 0)
 
 
 def test_names_in_other_ledgers_are_other_names(open_ledger: Callable[[], Ledger]) -> None:
-    assert [open_ledger()._store.leases.hold("sink") for _ in range(2)] == [True, True]
+    assert [store_of(open_ledger()).leases.hold("sink") for _ in range(2)] == [True, True]
 
 
 def test_no_name_that_is_held_is_an_owner_s(open_store: Callable[[], EventStore]) -> None:
@@ -230,11 +231,12 @@ def test_who_only_reads_holds_nothing_and_tells_who_is_gone(
     dead = str(of_another_process(named(store)))
 
     with treering.open(location, mode="ro") as reading:
-        for attempt in (reading._store.leases.owner, lambda: reading._store.leases.hold("sink")):
+        leases = store_of(reading).leases
+        for attempt in (leases.owner, lambda: leases.hold("sink")):
             with pytest.raises(treering.errors.ReadOnly) as refused:
                 attempt()
             assert refused.value.hint
-        told = [reading._store.leases.is_gone(owner, 0) for owner in (store.leases.owner(), dead)]
+        told = [leases.is_gone(owner, 0) for owner in (store.leases.owner(), dead)]
 
     assert told == [False, True]
 
@@ -246,7 +248,7 @@ def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
 
     with treering.open(tmp_path / "ledger.db", mode="ro") as reading:
-        told = reading._store.leases.is_gone("file-1/0123456789ab/1-1/00000000", now_ms())
+        told = store_of(reading).leases.is_gone("file-1/0123456789ab/1-1/00000000", now_ms())
 
     assert (told, sorted(tmp_path.iterdir())) == (False, before)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE
+from ports import store_of
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import FactPayload
 from treering.errors import InvalidInput
@@ -180,7 +181,7 @@ def test_what_was_recorded_before_is_taken_the_same_way(ledger: Ledger, memory: 
 def test_rows_that_an_earlier_version_kept_are_thrown_away(ledger: Ledger, memory: Memory) -> None:
     talk(ledger)
     as_recorded_before(ledger, "s1")
-    store = ledger._store
+    store = store_of(ledger)
     end = store.reader.end(SCOPE)
     store.memory.keep_memory_rows(
         SCOPE, [Row("fact", "x", b"{}")], since=(), until=end, replace=False

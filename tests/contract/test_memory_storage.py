@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
+from ports import store_of
 from threads import in_threads
 from treering.memory.records import IndexEntry, IndexState, Row
 from treering.model.scopes import Scope
@@ -64,7 +65,7 @@ def remembered(store: EventStore, scope: Scope = SCOPE) -> list[str]:
 def test_what_was_just_written_is_remembered_and_shelved_in_order(
     ledger: Ledger,
 ) -> None:
-    store = ledger._store
+    store = store_of(ledger)
     for number in range(3):
         ledger.append([stored(f"fact {number}"), said("chat"), stored("theirs", scope=ELSEWHERE)])
         catch_up(store, "memories")
@@ -77,7 +78,7 @@ def test_what_was_just_written_is_remembered_and_shelved_in_order(
 
 def test_a_stretch_goes_on_behind_its_last_mark(ledger: Ledger) -> None:
     ledger.append([stored(f"fact {number}") for number in range(5)])
-    store = ledger._store
+    store = store_of(ledger)
 
     found: list[str] = []
     mark: tuple[int, ...] = ()
@@ -100,10 +101,10 @@ def test_what_was_erased_is_not_told_and_what_vouches_for_it_is(ledger: Ledger) 
     ledger.append([stored("gone", event_id="e1"), stored("kept")])
     ledger.redact(HERE, event_id="e1")
 
-    told = ledger._store.memory.remembered_after(SCOPE, (), limit=9).items
+    told = store_of(ledger).memory.remembered_after(SCOPE, (), limit=9).items
 
-    catch_up(ledger._store, "memories")
-    assert shelved(ledger._store, "memories") == ["kept"]
+    catch_up(store_of(ledger), "memories")
+    assert shelved(store_of(ledger), "memories") == ["kept"]
     assert [event.kind for event in told] == ["memory.stored", "ledger.redacted"]
     assert told[0].summary == "kept"
     assert told[1].payload["ranges"] == [[1, 1]]
@@ -115,7 +116,7 @@ def test_only_runs_that_ended_are_told(ledger: Ledger) -> None:
         ledger.append([start, stored(f"in {state}", run_id=state), end])
     ledger.append([said("open", kind="run.started", run_id="open"), stored("x", run_id="open")])
 
-    assert remembered(ledger._store) == ["in run.ended"]
+    assert remembered(store_of(ledger)) == ["in run.ended"]
 
 
 def test_events_come_by_position_as_they_are_asked_for(ledger: Ledger) -> None:
@@ -125,7 +126,7 @@ def test_events_come_by_position_as_they_are_asked_for(ledger: Ledger) -> None:
     ledger.redact(HERE, event_id="e1")
     asked = [headers[at].position for at in (3, 0, 1, 4, 2)]
 
-    found = ledger._store.memory.events_at_positions(SCOPE, [*asked, 10**9])
+    found = store_of(ledger).memory.events_at_positions(SCOPE, [*asked, 10**9])
 
     assert [event.summary for event in found] == ["e3", "e0", "e2"]
     assert found[0].payload == {"text": "e3"}
@@ -136,7 +137,7 @@ def test_events_come_by_position_as_they_are_asked_for(ledger: Ledger) -> None:
 
 def test_rows_are_kept_changed_and_taken_out(ledger: Ledger) -> None:
     ledger.append([stored("a"), stored("b")])
-    store = ledger._store
+    store = store_of(ledger)
     first = store.reader.end(SCOPE)
     kept = [Row("fact", "a", b"1"), Row("fact", "b", b"2"), Row("user", "a", b"3")]
     changed = [Row("fact", "a", None), Row("fact", "b", b"4"), Row("fact", "c", b"5")]
@@ -157,7 +158,7 @@ def test_rows_are_kept_changed_and_taken_out(ledger: Ledger) -> None:
 
 def test_whoever_comes_late_changes_nothing(ledger: Ledger) -> None:
     ledger.append([stored("a"), stored("b")])
-    store = ledger._store
+    store = store_of(ledger)
     end, late = store.reader.end(SCOPE), [Row("fact", "late", b"1")]
     assert store.memory.keep_memory_rows(
         SCOPE, [Row("fact", "a", b"1")], since=(), until=end, replace=False
@@ -171,7 +172,7 @@ def test_whoever_comes_late_changes_nothing(ledger: Ledger) -> None:
 
 def test_of_several_who_keep_rows_at_once_one_does(ledger: Ledger) -> None:
     ledger.append([stored("a")])
-    store = ledger._store
+    store = store_of(ledger)
     end = store.reader.end(SCOPE)
 
     kept: dict[str, bool] = {}
@@ -188,7 +189,7 @@ def test_of_several_who_keep_rows_at_once_one_does(ledger: Ledger) -> None:
 
 def test_rows_are_folded_anew_after_something_remembered_was_erased(ledger: Ledger) -> None:
     ledger.append([stored("a", event_id="a"), said("chat", event_id="chat")])
-    store = ledger._store
+    store = store_of(ledger)
     for scope in (SCOPE, OTHER):
         ledger.append([stored("x", scope=scope)])
         end = store.reader.end(scope)
@@ -222,7 +223,7 @@ def test_each_shelf_follows_its_kinds(ledger: Ledger) -> None:
             stored("blank", kind="memory.archived"),
         ]
     )
-    store = ledger._store
+    store = store_of(ledger)
     assert (
         store.memory.documents_lag(SCOPE, "events"),
         store.memory.documents_lag(SCOPE, "memories"),
@@ -242,7 +243,7 @@ def test_each_shelf_follows_its_kinds(ledger: Ledger) -> None:
 
 def test_a_document_says_where_its_event_stands_and_which_space_it_is_in(ledger: Ledger) -> None:
     first, second = ledger.append([said("two words", ts_ms=NOON), said("one", session_id="s2")])
-    store = ledger._store
+    store = store_of(ledger)
     catch_up(store, "events")
 
     [(_, long), (_, short)] = store.memory.documents(SCOPE, "events", after=0, limit=9)
@@ -262,7 +263,7 @@ def test_columns_have_what_the_documents_have_and_vectors_of_one_embedder(ledger
 
     events = [said(f"e{n}", ts_ms=NOON + n, session_id=f"s{n % 3}") for n in range(1, 8)]
     ledger.append([*events, said("other", scope=ELSEWHERE)])
-    store = ledger._store
+    store = store_of(ledger)
     store.memory.follow_documents(SCOPE, "events", read, embedder=SPACE)
     page = store.memory.documents(SCOPE, "events", after=0, limit=9)
     after = page[1][0]
@@ -287,7 +288,7 @@ def test_columns_have_what_the_documents_have_and_vectors_of_one_embedder(ledger
 
 def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:
     ledger.append([said("a"), said("b")])
-    store = ledger._store
+    store = store_of(ledger)
 
     step = store.memory.follow_documents(
         SCOPE,
@@ -302,7 +303,7 @@ def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:
 
 def test_documents_come_in_pages_and_new_ones_behind_them(ledger: Ledger) -> None:
     ledger.append([said(f"e{n}") for n in range(5)])
-    store = ledger._store
+    store = store_of(ledger)
     catch_up(store, "events")
     before = store.memory.index_state(SCOPE, "events")
     page = store.memory.documents(SCOPE, "events", after=0, limit=3)
@@ -320,7 +321,7 @@ def test_documents_come_in_pages_and_new_ones_behind_them(ledger: Ledger) -> Non
 
 def test_threads_that_follow_at_once_enter_each_event_once(ledger: Ledger) -> None:
     ledger.append([said(f"e{n}") for n in range(1_100)])
-    store = ledger._store
+    store = store_of(ledger)
 
     def follow(number: int) -> None:
         for at in range(3):
@@ -336,7 +337,7 @@ def test_threads_that_follow_at_once_enter_each_event_once(ledger: Ledger) -> No
 
 
 def test_whoever_follows_while_others_erase_keeps_nothing_of_it(ledger: Ledger) -> None:
-    store = ledger._store
+    store = store_of(ledger)
 
     def write_and_erase(number: int) -> None:
         for at in range(8):
@@ -365,7 +366,7 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
             stored("a fact", ts_ms=NOON + 99 * DAY),
         ]
     )
-    store = ledger._store
+    store = store_of(ledger)
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
     catch_up(store, "memories")
@@ -392,7 +393,7 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
 
 def test_documents_are_dropped_and_entered_anew(ledger: Ledger) -> None:
     ledger.append([said("ours"), stored("a fact"), said("theirs", scope=ELSEWHERE)])
-    store = ledger._store
+    store = store_of(ledger)
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
         catch_up(store, "memories", scope)
@@ -411,7 +412,7 @@ def test_documents_are_dropped_and_entered_anew(ledger: Ledger) -> None:
 
 def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) -> None:
     ledger.append([said("talk"), stored("a fact")])
-    store = ledger._store
+    store = store_of(ledger)
     catch_up(store, "events")
     end = store.reader.end(SCOPE)
     store.memory.keep_memory_rows(
@@ -430,7 +431,7 @@ def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) ->
 
 
 def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> None:
-    store, nobody = ledger._store, Scope("acme/nobody")
+    store, nobody = store_of(ledger), Scope("acme/nobody")
 
     catch_up(store, "events", nobody)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import ELSEWHERE, HERE, run_of, said
+from ports import store_of
 from treering.model.scopes import Scope
 from treering.model.views import start_id
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(ledger: Ledger) -> EventStore:
-    return ledger._store
+    return store_of(ledger)
 
 
 def started(run_id: str, **fields: Any) -> NewEvent:
@@ -166,11 +167,11 @@ def test_open_runs_are_the_same_after_a_rebuild_and_in_a_copy(
     open_ledger: Callable[[], Ledger],
 ) -> None:
     source, target = open_ledger(), open_ledger()
-    source.append([started("r1", refs={"owner": source._store.leases.owner()}), *run_of("r2")])
-    before = listed(source._store)
+    source.append([started("r1", refs={"owner": store_of(source).leases.owner()}), *run_of("r2")])
+    before = listed(store_of(source))
 
     source.admin.rebuild()
     source.admin.copy_to(target)
 
-    assert before == listed(source._store) == listed(target._store)
+    assert before == listed(store_of(source)) == listed(store_of(target))
     assert len(before) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from builders import HERE, NOON, said
+from ports import store_of
 from treering.ledger.views import SNAPSHOT_EVENTS
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def projections(ledger: Ledger) -> dict[str, Projection]:
     """Return all of them by name, with what the memory has folded stored as well."""
     ledger._memory_factory.close()
     ledger._memory_factory.scope_memories.clear()
-    return {one.name: one for one in ledger._store.projections}
+    return {one.name: one for one in store_of(ledger).projections}
 
 
 def rows_of(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:

@@ -6,6 +6,7 @@ from base64 import b64decode, b85encode
 from typing import TYPE_CHECKING
 
 from builders import HERE
+from ports import store_of
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def test_a_note_in_the_spelling_of_an_earlier_version_is_read(ledger: Ledger) -> None:
     bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
-    store, key = ledger._store, bookmarks._key("log.jsonl")
+    store, key = store_of(ledger), bookmarks._key("log.jsonl")
     kept = store.cursors.find(bookmarks._scope, key)
     assert kept is not None
 
@@ -27,6 +28,6 @@ def test_a_note_that_cannot_be_read_is_none(ledger: Ledger) -> None:
     bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
     for kept in (":", ":%%%", "plain", ":AAAA", ""):
-        ledger._store.cursors.set(bookmarks._scope, bookmarks._key("log.jsonl"), kept)
+        store_of(ledger).cursors.set(bookmarks._scope, bookmarks._key("log.jsonl"), kept)
 
         assert bookmarks.find("log.jsonl") is None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ports import store_of
 from treering.errors import Conflict
 from treering.ledger.ledger import Ledger
 
@@ -141,7 +142,7 @@ class Hurried:
 
 
 def hurried(ledger: Ledger, name: str, happens: Callable[[], object]) -> Session:
-    store = cast("EventStore", Hurried(ledger._store, happens))
+    store = cast("EventStore", Hurried(store_of(ledger), happens))
     beside = Ledger(store, drafter=ledger._drafter, clock=ledger._clock)
     return beside.session(name, scope=HERE, agent="lyria")
 

@@ -8,6 +8,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, run_of, said
+from ports import store_of
 from threads import in_threads
 from treering import Conflict
 from treering.ledger.ledger import Ledger
@@ -177,7 +178,7 @@ class Watched:
 
 
 def watched(ledger: Ledger, happens: Callable[[list[str]], object], name: str = "s1") -> Session:
-    store = cast("EventStore", Watched(ledger._store, happens))
+    store = cast("EventStore", Watched(store_of(ledger), happens))
     return session_of(Ledger(store, drafter=ledger._drafter, clock=ledger._clock), name)
 
 

@@ -9,6 +9,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, run_of, said
 from ledger.counted import Counted
+from ports import store_of
 from treering import Conflict, InvalidInput, NotFound
 from treering.model.scopes import Scope
 
@@ -55,7 +56,7 @@ def asked(session: Session) -> list[str]:
 
 
 def records(ledger: Ledger, session_id: str) -> list[Any]:
-    return list(ledger._store.reader.records(Scope(HERE), session_id, after_seq=0, limit=1_000))
+    return list(store_of(ledger).reader.records(Scope(HERE), session_id, after_seq=0, limit=1_000))
 
 
 # Where a fork leaves.
@@ -658,7 +659,7 @@ def test_a_fork_costs_the_same_however_long_the_past_is(
         session.open()
         for number in range(turns):
             ledger.append(run_of(f"r{number}", f"{number}?"))
-        counted = Counted(ledger._store)
+        counted = Counted(store_of(ledger))
         session._store = session._lineage.store = cast("Any", counted)
         first = next(header for header in session.headers() if header.kind == "conversation.user")
         before = ledger.admin.verify().events
@@ -680,7 +681,7 @@ def test_the_last_turns_of_a_line_of_forks_read_little_of_the_first_session(
     for _ in range(6):
         session = session.fork()
         take_turn(session, "fork")
-    counted = Counted(ledger._store)
+    counted = Counted(store_of(ledger))
     session._store = session._lineage.store = cast("Any", counted)
 
     found = [turn.prompt for turn in session.turns(last=7)]

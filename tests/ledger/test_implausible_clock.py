@@ -6,6 +6,7 @@ import pytest
 
 from builders import DAY, HERE, NOON, said
 from clocks import Clock
+from ports import store_of
 from treering import InvalidInput, Ledger
 from treering.capture.secrets import SecretGuard
 from treering.ledger.drafts import Drafter
@@ -22,7 +23,7 @@ def dated(ledger: Ledger, clock: Clock) -> Ledger:
     drafter = Drafter(
         guard=lambda: SecretGuard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False
     )
-    made = Ledger(ledger._store, drafter=drafter, clock=clock)
+    made = Ledger(store_of(ledger), drafter=drafter, clock=clock)
     made.append([said("one", ts_ms=NOON)])
     return made
 

@@ -8,6 +8,7 @@ import pytest
 
 from builders import HERE, run_of, said
 from ledger.counted import Counted
+from ports import store_of
 from treering.ledger.lineage import NO_END, Lineage
 from treering.model.scopes import Scope
 
@@ -31,7 +32,7 @@ def lineage(ledger: Ledger) -> Lineage:
         ledger.append(run_of(f"{name}2", f"{name}2 elsewhere?", session_id=last.session_id))
         last = child
     ledger.append([said(text, session_id="b") for text in ("x?", "y?", "z?")])
-    return Lineage(ledger._store, OURS, "b")
+    return Lineage(store_of(ledger), OURS, "b")
 
 
 EXPECTED = [
@@ -74,7 +75,7 @@ def test_its_parts_go_from_the_session_to_its_oldest_ancestor(lineage: Lineage) 
 
 
 def test_the_parts_can_be_asked_for_one_by_one(ledger: Ledger, lineage: Lineage) -> None:
-    fresh = Lineage(ledger._store, OURS, "b")
+    fresh = Lineage(store_of(ledger), OURS, "b")
 
     assert next(fresh.segments()).session_id == "b"
     assert list(fresh.segments()) == list(lineage.segments())
@@ -152,7 +153,7 @@ def test_single_events_are_found_wherever_they_are(lineage: Lineage) -> None:
 
 
 def test_a_snapshot_of_an_ancestor_is_good_up_to_the_cut(ledger: Ledger, lineage: Lineage) -> None:
-    parent = Lineage(ledger._store, OURS, "a")
+    parent = Lineage(store_of(ledger), OURS, "a")
     parent.keep_snapshot(6, b"six")
     parent.keep_snapshot(9, b"nine, elsewhere")
 
@@ -166,7 +167,7 @@ def test_a_snapshot_of_an_ancestor_is_good_up_to_the_cut(ledger: Ledger, lineage
 def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_it(
     ledger: Ledger, lineage: Lineage
 ) -> None:
-    waiting = Lineage(ledger._store, OURS, "c")
+    waiting = Lineage(store_of(ledger), OURS, "c")
     assert waiting.head_seq() == 0
     assert waiting.headers_after(0, 10) == waiting.headers_before(None, 10) == []
     assert waiting.committed_before(NO_END, kinds=SAID, limit=10) == []
@@ -179,7 +180,7 @@ def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_i
 
 def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> None:
     ledger.append([said(text) for text in "abc"])
-    alone = Lineage(ledger._store, OURS, "s1")
+    alone = Lineage(store_of(ledger), OURS, "s1")
 
     assert parts(alone) == [("s1", 0, NO_END)]
     assert summaries(forwards(alone.headers_after, 2)) == ["a", "b", "c"]
@@ -187,7 +188,7 @@ def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> 
 
 def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: Ledger) -> None:
     ledger.append([said(text, session_id="s1") for text in ("x?", "y?", "z?")])
-    store = Counted(ledger._store)
+    store = Counted(store_of(ledger))
     lineage = Lineage(cast("Any", store), OURS, "s1")
 
     forwards(lineage.headers_after, 1)
@@ -197,7 +198,7 @@ def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: 
 
 def test_a_session_may_become_a_fork_until_it_has_an_event(ledger: Ledger) -> None:
     ledger.append([said(text, session_id="s1") for text in ("x?", "y?")])
-    lineage = Lineage(ledger._store, OURS, "s2")
+    lineage = Lineage(store_of(ledger), OURS, "s2")
     assert lineage.headers_after(0, 10) == []
 
     ledger.session("s1", scope=HERE, agent="lyria").fork("s2")

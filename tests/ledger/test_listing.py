@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
 from ledger.counted import Counted
+from ports import store_of
 from treering import InvalidInput, NotFound
 from treering.ledger import outlines
 from treering.ledger.outlines import Sketch, head_of
@@ -65,10 +66,10 @@ def listed(ledger: Ledger, **asked: Any) -> list[str]:
 
 def seen_after(ledger: Ledger, name: str, minutes: float) -> SessionOutline:
     """Return a session as it looks after so many minutes."""
-    head = head_of(ledger._store, Scope(HERE), name)
+    head = head_of(store_of(ledger), Scope(HERE), name)
     assert head is not None
     now_ms = head.updated_ms + round(minutes * MINUTE)
-    return Sketch(ledger._store, Scope(HERE), now_ms).outline(head)
+    return Sketch(store_of(ledger), Scope(HERE), now_ms).outline(head)
 
 
 # Pages.
@@ -356,7 +357,7 @@ def test_what_is_done_to_a_closed_session_does_not_open_it(ledger: Ledger) -> No
 def test_what_is_erased_of_an_idle_session_does_not_wake_it(ledger: Ledger) -> None:
     session = opened(ledger, "s1")
     take_turn(session)
-    state = ledger._store
+    state = store_of(ledger)
     head = head_of(state, Scope(HERE), "s1")
     assert head is not None
 
@@ -427,7 +428,7 @@ def test_the_outline_of_one_session_costs_no_look_at_the_titles_of_others(ledger
         opened(ledger, f"s{number}").rename(f"Title {number}")
     session = ledger.session("s7", scope=HERE, agent="lyria")
     session.rename("Another title")
-    store = Counted(ledger._store)
+    store = Counted(store_of(ledger))
     session._store = cast("Any", store)
 
     assert session.outline().title == "Another title"

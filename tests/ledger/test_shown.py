@@ -8,6 +8,7 @@ import pytest
 
 from builders import HERE, run_of, said
 from ledger.counted import Counted
+from ports import store_of
 from treering import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_a_late_turn_of_a_long_session_is_found_from_the_end(ledger: Ledger) -> 
         )
     session = ledger.session("s1", scope=HERE, agent="lyria")
     assert session.summary().turns == 1_000
-    store = Counted(ledger._store)
+    store = Counted(store_of(ledger))
     session._store = session._lineage.store = cast("Any", store)
 
     assert session.shown(turn=998) == []

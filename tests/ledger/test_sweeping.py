@@ -11,6 +11,7 @@ import treering
 from broken.ledgers import marked as marked_event
 from broken.ledgers import raw_bytes, shown
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
+from ports import store_of, time_of
 from treering import Conflict, InvalidInput
 from treering.capture.secrets import SecretGuard
 from treering.errors import RunActive
@@ -59,7 +60,7 @@ def ledger(ledger: Ledger, calendar: Calendar) -> Ledger:
     drafter = Drafter(
         guard=lambda: SecretGuard(key=b"tests"), mode="off", clock=calendar, seals=lambda _: False
     )
-    return Ledger(ledger._store, drafter=drafter, clock=calendar)
+    return Ledger(store_of(ledger), drafter=drafter, clock=calendar)
 
 
 def session_of(ledger: Ledger, name: str = "s1", **about: Any) -> Session:
@@ -150,7 +151,7 @@ def test_a_session_that_was_idle_for_half_an_hour_is_closed(
     take_turn(late)
     calendar.turn(minutes=29)
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert (receipt.closed, receipt.pruned, receipt.count) == (["early"], [], 0)
     assert (state(early), state(late)) == ("closed", "open")
@@ -158,7 +159,7 @@ def test_a_session_that_was_idle_for_half_an_hour_is_closed(
     assert (last.kind, last.refs) == ("session.closed", {"reason": "idle"})
     assert told.kind == "episode.written"
     assert len(early.history()) == 4
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).closed == []
 
 
 @pytest.mark.parametrize("idle_minutes", [5, 60])
@@ -167,12 +168,12 @@ def test_how_long_is_idle_can_be_said(
 ) -> None:
     take_turn(session_of(ledger))
     calendar.turn(minutes=idle_minutes - 1)
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=idle_minutes).closed == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), idle_minutes=idle_minutes).closed == []
 
     calendar.turn(minutes=1)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=None).closed == []
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=idle_minutes).closed == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), idle_minutes=None).closed == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), idle_minutes=idle_minutes).closed == ["s1"]
 
 
 def test_an_idle_queue_with_unread_messages_is_not_closed(
@@ -182,8 +183,8 @@ def test_an_idle_queue_with_unread_messages_is_not_closed(
     queue.post("one?")
     calendar.turn(minutes=31)
 
-    trial = ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True)
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    trial = ledger.sweep(HERE, now_ms=time_of(ledger), dry_run=True)
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert (trial.closed, trial.kept) == (receipt.closed, receipt.kept) == ([], {"s1": "unread"})
     assert state(queue) == "idle"
@@ -191,7 +192,7 @@ def test_an_idle_queue_with_unread_messages_is_not_closed(
     assert run is not None
     run.end()
     calendar.turn(minutes=31)
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).closed == ["s1"]
 
 
 def test_a_message_whose_turn_failed_keeps_an_idle_queue_open(
@@ -204,7 +205,7 @@ def test_a_message_whose_turn_failed_keeps_an_idle_queue_open(
     run.fail("no answer")
     calendar.turn(minutes=31)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).kept == {"s1": "unread"}
 
 
 def test_an_idle_session_that_was_imported_is_closed_only_when_asked_for(
@@ -215,17 +216,17 @@ def test_an_idle_session_that_was_imported_is_closed_only_when_asked_for(
     session.record("session.imported", "imported", payload={"format": "pi"})
     calendar.turn(minutes=31)
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert (receipt.closed, receipt.kept) == ([], {"s1": "imported"})
     assert receipt.sessions_kept_imported == 1
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), include_imported=True).closed == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), include_imported=True).closed == ["s1"]
 
 
 def test_a_session_with_a_turn_under_way_is_not_idle(ledger: Ledger, calendar: Calendar) -> None:
     with session_of(ledger).turn():
         calendar.turn(minutes=100)
-        assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == []
+        assert ledger.sweep(HERE, now_ms=time_of(ledger)).closed == []
 
 
 @pytest.fixture
@@ -247,14 +248,14 @@ def sweep_while(ledger: Ledger, does: Callable[[Session], object]) -> SweepRecei
         return session_of(ledger, outline.session_id)
 
     policy = SweepPolicy(
-        now_ms=ledger._clock(),
+        now_ms=time_of(ledger),
         is_clock=False,
         idle_minutes=IDLE_MINUTES,
         prune_days=PRUNE_DAYS,
         include_imported=False,
         dry_run=False,
     )
-    return sweep(ledger._store, ledger._drafter, open_session, OURS, policy)
+    return sweep(store_of(ledger), ledger._drafter, open_session, OURS, policy)
 
 
 def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(idle_and_old: Ledger) -> None:
@@ -297,7 +298,7 @@ def test_an_old_session_is_told_in_an_episode_then_closed_then_expired(
     take_turn(session)
     calendar.turn(days=90)
 
-    receipt = ledger.prune(HERE, older_than_days=90, now_ms=ledger._clock())
+    receipt = ledger.prune(HERE, older_than_days=90, now_ms=time_of(ledger))
 
     assert (receipt.count, receipt.pruned, receipt.closed) == (1, ["s1"], [])
     assert (receipt.events_expired, receipt.physical) == (4, "done")
@@ -316,7 +317,7 @@ def test_the_episode_says_who_spoke_of_what_and_for_how_long(
     take_turn(session, "two")
     calendar.turn(days=91)
 
-    ledger.sweep(HERE, now_ms=ledger._clock())
+    ledger.sweep(HERE, now_ms=time_of(ledger))
 
     told = next(event for event in session.events() if event.kind == "episode.written").payload
     assert (told["user"], told["duration_minutes"]) == ("u1", 15.0)
@@ -333,7 +334,7 @@ def test_a_younger_session_is_not_pruned(ledger: Ledger, calendar: Calendar) -> 
     take_turn(session_of(ledger, "elsewhere", scope=ELSEWHERE))
     calendar.turn(days=89.5)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["old"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["old"]
     assert len(session_of(ledger, "young").history()) == 4
     assert len(session_of(ledger, "elsewhere", scope=ELSEWHERE).history()) == 4
 
@@ -342,12 +343,12 @@ def test_pruning_twice_does_nothing_more(ledger: Ledger, calendar: Calendar) -> 
     session = session_of(ledger)
     take_turn(session)
     calendar.turn(days=100)
-    ledger.sweep(HERE, now_ms=ledger._clock())
+    ledger.sweep(HERE, now_ms=time_of(ledger))
     before = kinds(session)
 
     for days in (0, 100):
         calendar.turn(days=days)
-        receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+        receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
         assert (receipt.pruned, receipt.closed, receipt.events_expired) == ([], [], 0)
 
     assert kinds(session) == before
@@ -362,12 +363,12 @@ def test_a_dry_run_tells_and_does_nothing(ledger: Ledger, calendar: Calendar) ->
     calendar.turn(minutes=31)
     before = ledger.admin.verify().events
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True)
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger), dry_run=True)
 
     assert receipt.dry_run
     assert (receipt.closed, sorted(receipt.pruned)) == (["idle"], ["branch", "old"])
     assert ledger.admin.verify().events == before
-    done = ledger.sweep(HERE, now_ms=ledger._clock())
+    done = ledger.sweep(HERE, now_ms=time_of(ledger))
     assert (done.closed, done.pruned, done.kept) == (receipt.closed, receipt.pruned, receipt.kept)
 
 
@@ -378,7 +379,7 @@ def test_a_session_with_a_turn_under_way_is_never_pruned(
     with session.turn() as turn:
         turn.user("one?")
         calendar.turn(days=1_000)
-        receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+        receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert (receipt.pruned, receipt.kept) == ([], {"s1": "running"})
     assert len(session.history()) == 1
@@ -389,13 +390,13 @@ def test_a_session_with_unread_messages_is_never_pruned(ledger: Ledger, calendar
     queue.post("one?")
     calendar.turn(days=1_000)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).kept == {"s1": "unread"}
 
     run = queue.take()
     assert run is not None
     run.end()
     calendar.turn(days=100)
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["s1"]
     assert queue.take() is None
 
 
@@ -408,7 +409,7 @@ def test_unread_messages_are_kept_whatever_is_known_of_the_session(
     ledger.redact(HERE, event_id=opening.event_id)
     calendar.turn(days=1_000)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).kept == {"s1": "unread"}
     assert session_of(ledger, mode="queue").take() is not None
 
 
@@ -424,7 +425,7 @@ def test_a_session_is_not_pruned_while_a_fork_of_it_stays(
     take_turn(grandchild)
     calendar.turn(days=20)
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert receipt.pruned == []
     assert receipt.kept == {"parent": "forked", "child": "forked"}
@@ -441,7 +442,7 @@ def test_a_family_that_is_old_is_pruned_from_its_youngest(
     take_turn(child.fork("grandchild"))
     calendar.turn(days=100)
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert receipt.pruned == ["grandchild", "child", "parent"]
     assert ledger.admin.verify().intact
@@ -457,12 +458,12 @@ def test_a_fork_that_was_pruned_before_keeps_its_parent_no_longer(
     calendar.turn(days=50)
     take_turn(parent, "two")
     calendar.turn(days=50)
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["child"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["child"]
 
     calendar.turn(days=50)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True).pruned == ["parent"]
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["parent"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), dry_run=True).pruned == ["parent"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["parent"]
 
 
 def test_a_fork_of_a_pruned_fork_keeps_the_past_that_it_shares(
@@ -474,12 +475,12 @@ def test_a_fork_of_a_pruned_fork_keeps_the_past_that_it_shares(
     calendar.turn(days=50)
     take_turn(parent, "two")
     calendar.turn(days=50)
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["child"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["child"]
     grandchild = child.fork("grandchild")
     calendar.turn(days=50)
     take_turn(grandchild, "three")
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert receipt.kept == {"parent": "forked"}
     assert len(grandchild.history()) == 8
@@ -492,7 +493,7 @@ def test_what_is_remembered_outlives_the_session(ledger: Ledger, calendar: Calen
     session.record("goal.added", "wanted", payload={"id": "g1", "description": "win"})
     calendar.turn(days=100)
 
-    ledger.sweep(HERE, now_ms=ledger._clock())
+    ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert session.memory_refs == ["m1"]
     assert session.goals() == []
@@ -506,13 +507,13 @@ def test_a_pruned_session_can_be_resumed_and_pruned_again(
     session = session_of(ledger)
     take_turn(session, "one")
     calendar.turn(days=100)
-    ledger.sweep(HERE, now_ms=ledger._clock())
+    ledger.sweep(HERE, now_ms=time_of(ledger))
 
     take_turn(session, "two")
     assert (state(session), len(session.history())) == ("open", 4)
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["s1"]
     episodes = [event.payload for event in session.events() if event.kind == "episode.written"]
     assert [told["message_count"] for told in episodes] == [3, 3]
     assert "one?" not in episodes[1]["summary"]
@@ -526,9 +527,9 @@ def test_a_session_in_which_nothing_was_said_is_pruned_without_an_episode(
     session.open()
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["s1"]
     assert kinds(session) == ["session.opened", "session.closed"]
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == []
 
 
 def test_erasures_do_not_keep_a_session_young(ledger: Ledger, calendar: Calendar) -> None:
@@ -537,7 +538,7 @@ def test_erasures_do_not_keep_a_session_young(ledger: Ledger, calendar: Calendar
     assert ledger.expire(HERE).deleted_total > 0
     calendar.turn(days=20)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == ["s1"]
 
 
 def test_a_long_session_is_pruned_in_rounds_and_stays_pruned(
@@ -547,9 +548,9 @@ def test_a_long_session_is_pruned_in_rounds_and_stays_pruned(
     session = session_of(ledger)
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).events_expired == 4_500
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).events_expired == 4_500
     assert state(session) == "pruned"
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == []
     assert ledger.admin.verify().intact
 
 
@@ -565,7 +566,7 @@ def test_a_sweep_that_died_after_the_episode_is_finished_by_the_next(
     session.write_episode()
 
     calendar.turn(minutes=60)
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert receipt.pruned == ["s1"]
     assert kinds(session).count("episode.written") == 1
@@ -585,15 +586,15 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
 
     calendar.turn(minutes=60)
     foreseen, receipt = (
-        ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True),
-        ledger.sweep(HERE, now_ms=ledger._clock()),
+        ledger.sweep(HERE, now_ms=time_of(ledger), dry_run=True),
+        ledger.sweep(HERE, now_ms=time_of(ledger)),
     )
 
     assert foreseen.pruned == receipt.pruned == ["s1"]
     assert receipt.events_expired == 4 - erased
     assert kinds(session).count("episode.written") == 1
     assert content(session) == []
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).pruned == []
     assert ledger.admin.verify().intact
 
 
@@ -602,7 +603,7 @@ def test_a_sweep_that_prunes_nothing_finishes_nothing(ledger: Ledger, calendar: 
     take_turn(session)
     session.close(PRUNED)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock(), prune_days=None).pruned == []
+    assert ledger.sweep(HERE, now_ms=time_of(ledger), prune_days=None).pruned == []
     assert len(content(session)) == 4
 
 
@@ -616,7 +617,7 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
     child = session.fork("child")
     take_turn(child)
 
-    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+    receipt = ledger.sweep(HERE, now_ms=time_of(ledger))
 
     assert receipt.kept == {"s1": "forked"}
     assert len(child.history()) == 8
@@ -625,7 +626,7 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
 def erase_some(ledger: Ledger, count: int) -> None:
     """Erase the first events of s1, as a sweep does before it dies."""
     drafter = ledger._drafter
-    ledger._store.erasure.erase(
+    store_of(ledger).erasure.erase(
         Selection(scope=OURS, session_id="s1", spare=REMAINS),
         erasure="expired",
         limit=count,
@@ -671,9 +672,9 @@ def test_after_pruning_no_byte_of_the_session_is_in_any_file(
 
     # The episode tells what was said; here only what was recorded is to be gone.
     ledger.session("s1", scope=HERE, agent="lyria").close("pruned")
-    done = expire_session(ledger._store, ledger._drafter, OURS, "s1", until_seq=4, spare=REMAINS)
+    done = expire_session(store_of(ledger), ledger._drafter, OURS, "s1", until_seq=4, spare=REMAINS)
     assert done == 4
-    assert ledger._store.erasure.finish() == "done"
+    assert store_of(ledger).erasure.finish() == "done"
 
     left = raw_bytes(path)
     assert shown(old, left) == set()
@@ -728,4 +729,4 @@ def test_runs_without_an_end_keep_a_session_as_they_do_in_retention(
     ledger.append(run_of("lost", "hello?")[:-1])
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "running"}
+    assert ledger.sweep(HERE, now_ms=time_of(ledger)).kept == {"s1": "running"}

@@ -10,6 +10,7 @@ import treering
 from builders import HERE, NOON, said
 from forks import fork
 from ledger.counted import Counted
+from ports import store_of
 from treering.derive import snapshots
 from treering.derive.snapshots import COUNTS, FOLDED
 from treering.ledger.lineage import Lineage
@@ -25,7 +26,7 @@ OFTEN: Final = {"snapshot_events": 0, "replay_events": 5}
 
 
 def lineage_of(ledger: Ledger, session_id: str = "s1") -> Lineage:
-    return Lineage(ledger._store, parse_scope(HERE), session_id)
+    return Lineage(store_of(ledger), parse_scope(HERE), session_id)
 
 
 def views_of(ledger: Ledger, session_id: str = "s1") -> Views:
@@ -266,7 +267,7 @@ def test_a_view_of_a_long_session_reads_its_snapshot_and_the_tail() -> None:
     with treering.open(":memory:") as ledger:
         for first in range(0, 1_500, 50):
             ledger.append(long_story(50, 20, first))
-        store = Counted(ledger._store)
+        store = Counted(store_of(ledger))
         views = Views(Lineage(store, parse_scope(HERE), "s1"))
         assert views.counts().events == 30_000
         assert store.read > 30_000
@@ -300,7 +301,7 @@ def test_a_long_session_is_read_again_by_another_without_a_replay(ledger: Ledger
         ledger.append(long_story(50, 20, first))
     expected = views_of(ledger).usage()
 
-    store = Counted(ledger._store)
+    store = Counted(store_of(ledger))
     views = Views(Lineage(store, parse_scope(HERE), "s1"))
 
     assert views.usage() == expected

@@ -11,6 +11,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from ports import store_of
 from treering import Ledger
 from treering.derive.fact_rows import FactRow, hashed
 from treering.derive.memory_state import FactPayload
@@ -57,7 +58,7 @@ def texts(event: Event) -> list[str]:
 
 
 def copied(book: Ledger, embedder: Embedder | None) -> DocumentIndex:
-    copy = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
+    copy = DocumentIndex(store_of(book).memory, SCOPE, "events", embedder)
     copy.catch_up(texts)
     return copy
 
@@ -71,7 +72,7 @@ def test_what_is_said_is_on_the_shelf_once_it_is_asked_for(
 ) -> None:
     heard: list[int] = []
     book.append([said(one) for one in TALK])
-    copy = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
+    copy = DocumentIndex(store_of(book).memory, SCOPE, "events", embedder)
 
     copy.catch_up(texts, progress=heard.append)
     book.append([said("nothing"), said("green tea")])
@@ -114,7 +115,7 @@ def test_beyond_what_is_held_the_cosines_are_the_same(
     monkeypatch.setattr(document_index, "PAGE", 2)
     query = asked(embedder, "bread")
 
-    far = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
+    far = DocumentIndex(store_of(book).memory, SCOPE, "events", embedder)
     far.refresh()
 
     assert held.vectors is not None
@@ -155,7 +156,7 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
         learned = memory.learn("Likes rye bread", user="ann", fact_id="f1")
 
         assert memory.recall("rye bread", user="ann").ids == [learned.fact_id]
-        assert ledger._store.memory.index_state(SCOPE, "memories").count == 0
+        assert store_of(ledger).memory.index_state(SCOPE, "memories").count == 0
         ledger.redact(HERE, event_id="memory:f1")
         assert memory.recall("rye bread", user="ann").ids == []
 
@@ -173,11 +174,11 @@ CRAFTS = ["Plays the cello", "Repairs old clocks", "Keeps two goats", "Bakes rye
 
 
 def shelved(ledger: Ledger) -> int:
-    return ledger._store.memory.index_state(SCOPE, "memories").count
+    return store_of(ledger).memory.index_state(SCOPE, "memories").count
 
 
 def documents(ledger: Ledger) -> list[Document]:
-    page = ledger._store.memory.documents(SCOPE, "memories", after=0, limit=100)
+    page = store_of(ledger).memory.documents(SCOPE, "memories", after=0, limit=100)
     return [document for _, document in page]
 
 
@@ -314,12 +315,12 @@ def test_whoever_may_only_read_finds_what_nobody_has_shelved_yet(tmp_path: Path)
             writer.append([fact_event(SCOPE, "memory.stored", RYE, session=None, user="ann")])
             assert [one.id for one in reading.facts(category="preference").items] == ["f1"]
             assert reading.recall("rye bread", user="ann").ids == ["f1"]
-            assert reader._store.memory.index_state(SCOPE, "memories").count == 1
+            assert store_of(reader).memory.index_state(SCOPE, "memories").count == 1
 
             assert writer.memory(HERE).recall("rye bread", user="ann").ids == ["f1"]
 
             assert reading.recall("rye bread", user="ann").ids == ["f1"]
-            assert reader._store.memory.index_state(SCOPE, "memories").count == 2
+            assert store_of(reader).memory.index_state(SCOPE, "memories").count == 2
 
 
 class Silent(StaticEmbedder):
@@ -342,7 +343,7 @@ def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> No
         opened.admin.rebuild_vectors()
 
     with treering.open(tmp_path / "l.db", mode="ro") as opened:
-        [(_, held)] = opened._store.memory.documents(SCOPE, "memories", after=0, limit=10)
+        [(_, held)] = store_of(opened).memory.documents(SCOPE, "memories", after=0, limit=10)
         assert held.embedder == StaticEmbedder().name
 
 

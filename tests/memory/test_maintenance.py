@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
+from ports import store_of
 from treering.model.memories import MaintenanceReceipt
 
 if TYPE_CHECKING:
@@ -74,18 +75,18 @@ def test_what_was_said_since_the_last_episode_is_told_later() -> None:
 def test_a_process_that_comes_second_does_nothing(tmp_path: Path) -> None:
     with treering.open(tmp_path / "a.db") as one, treering.open(tmp_path / "a.db") as other:
         talk(one)
-        assert one._store.leases.hold(f"memory:{SCOPE}")
+        assert store_of(one).leases.hold(f"memory:{SCOPE}")
 
         assert other.maintain(SCOPE) == MaintenanceReceipt(scope=SCOPE, is_busy=True)
 
-        one._store.leases.release(f"memory:{SCOPE}")
+        store_of(one).leases.release(f"memory:{SCOPE}")
         assert other.maintain(SCOPE).facts_learned == 2
 
 
 def embedders(ledger: treering.Ledger) -> dict[str, set[str]]:
     """Return by index which embedders made the vectors that are stored."""
     ledger.search("porto", scope=SCOPE, mode="hybrid")
-    memory = ledger._store.memory
+    memory = store_of(ledger).memory
     return {
         name: {
             document.embedder.split(":")[0]

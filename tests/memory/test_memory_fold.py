@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE
+from ports import store_of
 from treering import Ledger
 from treering.derive.memory_state import EPISODE, FACT
 from treering.memory import memory_fold
@@ -53,7 +54,7 @@ def told(found: MemoryFold) -> dict[str, str]:
 
 
 def test_what_others_record_is_taken_in(book: Ledger, tmp_path: Path) -> None:
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
     with treering.open(tmp_path / "ledger.db") as other:
         [first] = learn(other, "Lives in Ghent")
         learn(other, "Likes cake", scope=ELSEWHERE)
@@ -69,12 +70,12 @@ def test_what_others_record_is_taken_in(book: Ledger, tmp_path: Path) -> None:
 
 def test_whoever_comes_next_goes_on_where_another_stopped(book: Ledger) -> None:
     [first] = learn(book, "Lives in Ghent")
-    early = recollected(book._store.memory)
+    early = recollected(store_of(book).memory)
     early.save()
-    assert book._store.memory.memory_rows(SCOPE).mark == book._store.reader.end(SCOPE)
+    assert store_of(book).memory.memory_rows(SCOPE).mark == store_of(book).reader.end(SCOPE)
     [second] = learn(book, "Likes tea")
 
-    late = recollected(book._store.memory)
+    late = recollected(store_of(book).memory)
 
     assert late.state.changed <= {(FACT, second)}
     assert told(late) == {first: "Lives in Ghent", second: "Likes tea"}
@@ -85,7 +86,7 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
         [fact_id] = learn(book, "Lives in Ghent")
 
     with treering.open(tmp_path / "ledger.db") as book:
-        kept = [row.key for row in book._store.memory.memory_rows(SCOPE).items]
+        kept = [row.key for row in store_of(book).memory.memory_rows(SCOPE).items]
         assert kept == [fact_id]
         assert learn(book, "Lives in Ghent") == [fact_id]
 
@@ -103,7 +104,7 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
 )
 def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, damaged: Row) -> None:
     [fact_id] = learn(book, "Lives in Ghent")
-    store = book._store
+    store = store_of(book)
     end = store.reader.end(SCOPE)
     assert store.memory.keep_memory_rows(SCOPE, [damaged], since=(), until=end, replace=True)
 
@@ -117,7 +118,7 @@ def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, dam
 def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) -> None:
     book.memory(HERE).learn("Lives in Ghent", user="ann", fact_id="f1")
     [kept] = learn(book, "Likes tea")
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
     assert len(told(found)) == 2
     position = found.state.facts["f1"].position
 
@@ -132,19 +133,19 @@ def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) ->
 
 def test_what_was_erased_is_not_among_rows_that_were_kept_before(book: Ledger) -> None:
     book.memory(HERE).learn("Lives in Ghent", user="ann", fact_id="f1")
-    recollected(book._store.memory).save()
+    recollected(store_of(book).memory).save()
     book.redact(HERE, event_id="memory:f1")
 
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
 
     assert told(found) == {}
     found.save()
-    assert "f1" not in {row.key for row in book._store.memory.memory_rows(SCOPE).items}
+    assert "f1" not in {row.key for row in store_of(book).memory.memory_rows(SCOPE).items}
 
 
 def test_an_erasure_elsewhere_changes_nothing(book: Ledger) -> None:
     [fact_id] = learn(book, "Lives in Ghent")
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
     book.memory(ELSEWHERE).learn("Likes cake", fact_id="f1")
     book.redact(ELSEWHERE, event_id="memory:f1")
 
@@ -158,7 +159,7 @@ def test_what_cites_an_event_is_known_by_its_own_event(book: Ledger) -> None:
     said = session.record("conversation.user", "I live in Ghent").event_id
     learned = book.memory(HERE).learn("Lives in Ghent", user="ann", evidence=[said])
 
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
 
     assert found.citing([said, "unknown"]) == [learned.event_id]
     assert found.citing(["unknown"]) == []
@@ -170,7 +171,7 @@ def test_texts_that_are_not_held_are_read_again(
     monkeypatch.setattr(memory_fold, "TEXTS_MAX", 1)
     ids = learn(book, "Lives in Ghent", "Likes tea", "Has a dog named Max")
 
-    found = recollected(book._store.memory)
+    found = recollected(store_of(book).memory)
 
     assert len(found._texts) == 1
     assert list(told(found)) == list(told(found)) == ids
@@ -207,7 +208,7 @@ def unsettled(book: Ledger) -> Unsettled:
     memory = book.memory(HERE)
     memory.learn("Lives in Ghent", user="ann", valid_from_ms=1, fact_id="ghent")
     memory.learn("Lives in Porto", user="ann", valid_from_ms=1, fact_id="porto")
-    found = Unsettled(book._store.memory)
+    found = Unsettled(store_of(book).memory)
     found.events = [event for event in found.events if event.kind == "memory.stored"]
     return found
 

@@ -16,6 +16,7 @@ import pytest
 import treering
 from builders import HERE, said
 from effort import PATIENCE_S
+from ports import store_of
 from postgres_places import Place
 from postgres_server import laid_out
 from surfaces.command_line import CommandLine
@@ -293,8 +294,8 @@ def test_what_holds_a_password_does_not_show_it(server: Server, login: str, plac
 
     with treering.open(url) as ledger:
         ledger.append([said("hello")])
-        shown = [repr(ledger), repr(ledger._store), repr(administer(url))]
-        shown += [repr(vars(part)) for part in (ledger._store._server, administer(url))]  # type: ignore[attr-defined]
+        shown = [repr(ledger), repr(store_of(ledger)), repr(administer(url))]
+        shown += [repr(vars(part)) for part in (store_of(ledger)._server, administer(url))]  # type: ignore[attr-defined]
 
     place.administration.revoke(login, HERE)
     assert PASSWORD not in "".join(shown)
@@ -312,7 +313,7 @@ def test_what_libpq_understands_may_stand_in_the_address(
     place: Place, option: str, setting: str, value: str
 ) -> None:
     with treering.open(f"{place.url}&{option}") as ledger:
-        server = ledger._store._server  # type: ignore[attr-defined]
+        server = store_of(ledger)._server  # type: ignore[attr-defined]
         [found] = server.read(lambda c: c.execute(f"SHOW {setting}").fetchone(), HERE)
 
     assert found == value
@@ -413,7 +414,7 @@ def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
     url = laid_out(server.url("treering"))
     with treering.open(url) as ledger, psycopg.connect(server.url("treering")) as other:
         ledger.append([said("first")])
-        schema_name = ledger._store._server.address.schema  # type: ignore[attr-defined]
+        schema_name = store_of(ledger)._server.address.schema  # type: ignore[attr-defined]
         with treering.open(f"{url}&options={quote('-c statement_timeout=3000')}") as hurried:
             other.execute(f"LOCK TABLE {schema_name}.events IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Busy, match=r"too slow for a time limit.*statement timeout") as slow:
@@ -446,7 +447,7 @@ def test_what_the_server_says_is_told_with_what_to_do(
         connection.execute(f"DO $$ BEGIN RAISE EXCEPTION '{text}' USING ERRCODE = '{code}'; END $$")
 
     with treering.open(laid_out(server.url("treering"))) as ledger:
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         with pytest.raises(error, match=message) as raised:
             store._server.read(fail)
     assert hint in str(raised.value.hint)

@@ -57,7 +57,7 @@ def test_of_processes_that_fork_into_the_same_session_exactly_one_wins(
             assert sorted(word for word, _ in outcomes) == ["lost"] * (PROCESSES - 1) + ["won"]
             assert {seq for _, seq in outcomes} == {2}
 
-    assert ledger._store.sessions.forks(OURS, "s1") == [
+    assert store_of(ledger).sessions.forks(OURS, "s1") == [
         f"fork {number}" for number in range(ROUNDS)
     ]
     assert ledger.admin.verify().intact
@@ -81,7 +81,7 @@ def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: L
     seqs = [
         [
             header.seq
-            for header in ledger._store.reader.session_headers(OURS, name, after_seq=0, limit=9)
+            for header in store_of(ledger).reader.session_headers(OURS, name, after_seq=0, limit=9)
         ]
         for name in (f"n{number}" for number in range(20))
     ]
@@ -105,7 +105,7 @@ def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
         partial(append, "s1"), partial(append, "s1"), partial(forks, "a"), partial(forks, "b")
     )
 
-    heads = ledger._store.sessions.heads(OURS, before_position=None, limit=100)
+    heads = store_of(ledger).sessions.heads(OURS, before_position=None, limit=100)
     assert sorted({head.head_seq for head in heads}) == [6, 63]
     assert len(heads) == 21
     assert ledger.admin.verify().intact
@@ -118,7 +118,7 @@ def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
 def test_roles_fork_read_and_erase_within_their_scope(place: Place, sort: str) -> None:
     role = place.role(None if sort == "application" else HERE)
     with treering.open(place.url_of(role)) as ledger:
-        store = ledger._store
+        store = store_of(ledger)
         ledger.append([*run_of("r1", "well"), *run_of("r2", "ill", end="run.failed")])
         first = fork(ledger, "f", parent="s1", seq=3)
         store.snapshots.keep(OURS, "f", seq=4, body=b"4")
@@ -150,9 +150,9 @@ def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Pl
     with treering.open(place.url) as ledger:
         ledger.append([said(text, scope=ELSEWHERE) for text in "ab"])
         fork(ledger, "f", parent="s1", seq=1, scope=ELSEWHERE)
-        ledger._store.snapshots.keep(theirs, "f", seq=2, body=b"2")
+        store_of(ledger).snapshots.keep(theirs, "f", seq=2, body=b"2")
     with treering.open(place.url_of(place.role(HERE))) as ledger:
-        store = ledger._store
+        store = store_of(ledger)
         ledger.append([said("ours", session_id="ours")])
 
         with pytest.raises(NotFound):
@@ -165,7 +165,7 @@ def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Pl
         assert store.snapshots.latest(theirs, "f", until_seq=9) is None
         store.snapshots.keep(theirs, "f", seq=2, body=b"lie")
     with treering.open(place.url) as ledger:
-        assert ledger._store.snapshots.latest(theirs, "f", until_seq=9) == (2, b"2")
+        assert store_of(ledger).snapshots.latest(theirs, "f", until_seq=9) == (2, b"2")
         assert ledger.admin.verify().intact
 
 
@@ -176,9 +176,9 @@ def test_a_role_that_may_not_keep_snapshots_reads_on(place: Place, ledger: Ledge
     role = place.role(HERE)
     place.sql(f"REVOKE INSERT ON snapshots FROM {place.schema}_scoped")
     with treering.open(place.url_of(role)) as reader:
-        reader._store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
+        store_of(reader).snapshots.keep(OURS, "s1", seq=3, body=b"3")
 
-        assert reader._store.snapshots.latest(OURS, "s1", until_seq=9) is None
+        assert store_of(reader).snapshots.latest(OURS, "s1", until_seq=9) is None
         assert len(reader.headers(HERE).items) == 3
         reader.append([said("d")])
 
@@ -190,14 +190,14 @@ def test_a_replica_keeps_no_snapshot_and_reads_those_of_its_primary() -> None:
         place.administration.init(partitions=2)
         with open_ledger(place.url) as ledger:
             ledger.append([said("a")])
-            ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"1")
+            store_of(ledger).snapshots.keep(OURS, "s1", seq=1, body=b"1")
         with primary.replica() as replica:
             replica.catch_up()
             there = Place(replica, schema=place.schema)
             with open_ledger(there.url, mode="ro") as reader:
-                reader._store.snapshots.keep(OURS, "s1", seq=2, body=b"2")
+                store_of(reader).snapshots.keep(OURS, "s1", seq=2, body=b"2")
 
-                assert reader._store.snapshots.latest(OURS, "s1", until_seq=9) == (1, b"1")
+                assert store_of(reader).snapshots.latest(OURS, "s1", until_seq=9) == (1, b"1")
 
 
 def test_while_another_holds_the_table_no_snapshot_is_waited_for(
@@ -205,9 +205,9 @@ def test_while_another_holds_the_table_no_snapshot_is_waited_for(
 ) -> None:
     with place.connect() as other, other.transaction():
         other.execute("LOCK TABLE snapshots IN SHARE MODE")
-        ledger._store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
+        store_of(ledger).snapshots.keep(OURS, "s1", seq=3, body=b"3")
 
-    assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) is None
+    assert store_of(ledger).snapshots.latest(OURS, "s1", until_seq=9) is None
 
 
 def test_while_a_scope_is_erased_from_no_snapshot_of_it_is_kept(
@@ -227,7 +227,7 @@ def test_while_a_scope_is_erased_from_no_snapshot_of_it_is_kept(
 def test_many_who_keep_snapshots_and_erase_do_not_lock_each_other_out(ledger: Ledger) -> None:
     def keep(seqs: Iterator[int]) -> None:
         for _ in range(60):
-            ledger._store.snapshots.keep(OURS, "f", seq=next(seqs), body=b"1")
+            store_of(ledger).snapshots.keep(OURS, "f", seq=next(seqs), body=b"1")
 
     def erase() -> None:
         for number in range(10):
@@ -239,7 +239,7 @@ def test_many_who_keep_snapshots_and_erase_do_not_lock_each_other_out(ledger: Le
     in_threads(erase, *(partial(keep, seqs) for _ in range(3)))
     ledger.redact(HERE, session_id="s1")
 
-    assert ledger._store.snapshots.latest(OURS, "f", until_seq=2**62) is None
+    assert store_of(ledger).snapshots.latest(OURS, "f", until_seq=2**62) is None
     assert ledger.admin.verify().intact
 
 
@@ -265,7 +265,7 @@ def test_a_fork_that_was_changed_by_hand_is_found(
     place: Place, ledger: Ledger, statement: str
 ) -> None:
     fork(ledger, "f", parent="s1", seq=2)
-    ledger._store.snapshots.keep(OURS, "f", seq=3, body=b"3")
+    store_of(ledger).snapshots.keep(OURS, "f", seq=3, body=b"3")
     assert ledger.admin.verify().intact
 
     place.sql(statement)

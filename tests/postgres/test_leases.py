@@ -57,7 +57,7 @@ def locked(server: Server) -> int:
 
 def hold_and_look(pipe: Connection, url: str, _: int = 0) -> None:
     """Hold what is named, and tell on demand whether an owner is gone or a name can be held."""
-    store: Any = treering.open(url)._store
+    store: Any = store_of(treering.open(url))
     pipe.send(store.leases.owner())
     while (asked := pipe.recv()) is not None:
         word, *values = asked
@@ -76,7 +76,7 @@ def ask(colleague: Colleague, *words: object) -> Any:
 def test_what_was_held_is_taken_back_after_a_restart(frail: Server, mode: StopMode) -> None:
     url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, colleagues(1, hold_and_look, url) as (other,):
-        store = ledger._store
+        store = store_of(ledger)
         owner = store.leases.owner()
         assert store.leases.hold("sink")
         other.hear()
@@ -97,9 +97,9 @@ def test_what_was_held_is_taken_back_when_connections_are_cut_off(
         cut_off(place)
 
         until(lambda: is_locked(place, store, owner))
-        assert not other._store.leases.is_gone(owner, 0)
+        assert not store_of(other).leases.is_gone(owner, 0)
         assert store.leases.hold("sink")
-        assert not other._store.leases.hold("sink")
+        assert not store_of(other).leases.hold("sink")
 
 
 def test_what_another_took_meanwhile_is_not_held_any_more(
@@ -109,7 +109,7 @@ def test_what_another_took_meanwhile_is_not_held_any_more(
     assert store.leases.hold("sink")
     with treering.open(place.url) as other:
         cut_off(place)
-        until(lambda: other._store.leases.hold("sink"))
+        until(lambda: store_of(other).leases.hold("sink"))
 
         assert not store.leases.hold("sink")
 
@@ -130,7 +130,7 @@ def is_locked(place: Place, store: PostgresStore, owner: str) -> bool:
 
 def test_who_holds_something_is_not_hung_up_on_for_its_silence(place: Place) -> None:
     with treering.open(f"{place.url}&options=-c%20idle_session_timeout%3D12345") as ledger:
-        ledger._store.leases.owner()
+        store_of(ledger).leases.owner()
 
         connection = store_of(ledger).leases._locks._connection
         assert connection is not None
@@ -147,12 +147,12 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
         frail.stop()
         try:
             with pytest.raises(treering.errors.StorageError) as refused:
-                ledger._store.leases.owner()
+                store_of(ledger).leases.owner()
         finally:
             frail.start()
 
         assert refused.value.hint
-        assert ledger._store.leases.owner()
+        assert store_of(ledger).leases.owner()
 
 
 # Other machines.
@@ -255,13 +255,13 @@ def test_on_a_replica_nobody_elsewhere_is_gone(frail: Server) -> None:
     """Nobody holds anything there."""
     url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, frail.replica() as replica:
-        owner = LeaseOwner.parse(ledger._store.leases.owner())
+        owner = LeaseOwner.parse(store_of(ledger).leases.owner())
         assert owner is not None
         replica.catch_up()
         there = f"{replica.url('treering')}&schema={url.rpartition('schema=')[2]}"
         with treering.open(there, mode="ro") as reading:
             remote = str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE))
-            told = [opened._store.leases.is_gone(remote, 0) for opened in (reading, ledger)]
+            told = [store_of(opened).leases.is_gone(remote, 0) for opened in (reading, ledger)]
 
     assert told == [False, True]
 
@@ -279,37 +279,32 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
         treering.open(place.url_of(place.role(*grants))) as walled,
     ):
         ledger.append([said("start", kind="run.started", run_id="r1", scope=ELSEWHERE)])
-        ours = walled._store.leases.owner()
+        ours = store_of(walled).leases.owner()
         mine = start_id("r2", ours)
         walled.append([said("start", kind="run.started", run_id="r2", event_id=mine)])
-        walled._store.cursors.set(scope, "sink", "one")
-        walled._store.cursors.set(scope, "sink", "two")
+        store_of(walled).cursors.set(scope, "sink", "one")
+        store_of(walled).cursors.set(scope, "sink", "two")
 
-        assert [run.owner for run in walled._store.reader.open_runs(scope)] == [ours]
-        assert [run.run_id for run in walled._store.reader.open_runs(scope, "s1")] == ["r2"]
-        assert walled._store.reader.open_runs() == []
-        assert [run.run_id for run in ledger._store.reader.open_runs()] == ["r2", "r1"]
-        assert (ledger._store.cursors.find(scope, "sink"), walled._store.leases.hold("sink")) == (
-            "two",
-            True,
-        )
-        assert (ledger._store.leases.hold("sink"), ledger._store.leases.is_gone(ours, 0)) == (
-            False,
-            False,
-        )
-        assert not walled._store.leases.is_gone(ledger._store.leases.owner(), 0)
+        assert [run.owner for run in store_of(walled).reader.open_runs(scope)] == [ours]
+        assert [run.run_id for run in store_of(walled).reader.open_runs(scope, "s1")] == ["r2"]
+        assert store_of(walled).reader.open_runs() == []
+        assert [run.run_id for run in store_of(ledger).reader.open_runs()] == ["r2", "r1"]
+        assert store_of(ledger).cursors.find(scope, "sink") == "two"
+        assert store_of(walled).leases.hold("sink")
+        leases = store_of(ledger).leases
+        assert not leases.hold("sink")
+        assert not leases.is_gone(ours, 0)
+        assert not store_of(walled).leases.is_gone(leases.owner(), 0)
         walled.close()
-        assert (ledger._store.leases.hold("sink"), ledger._store.leases.is_gone(ours, 0)) == (
-            True,
-            True,
-        )
+        assert leases.hold("sink")
+        assert leases.is_gone(ours, 0)
 
 
 def test_a_held_role_keeps_no_cursor_in_another_scope(place: Place) -> None:
     with treering.open(place.url_of(place.role(HERE))) as walled:
         with pytest.raises(treering.TreeringError) as refused:
-            walled._store.cursors.set(Scope(ELSEWHERE), "sink", "one")
-        assert walled._store.cursors.find(Scope(ELSEWHERE), "sink") is None
+            store_of(walled).cursors.set(Scope(ELSEWHERE), "sink", "one")
+        assert store_of(walled).cursors.find(Scope(ELSEWHERE), "sink") is None
 
     assert "db grant" in str(refused.value.hint)
 
@@ -366,8 +361,8 @@ def test_an_owner_who_opens_a_ledger_of_the_first_schema_brings_its_roles_along(
 def check_walled(place: Place, role: str) -> None:
     """Check that a role can use what came with an upgrade, and sees what was there before."""
     with treering.open(place.url_of(role)) as ledger:
-        ledger._store.cursors.set(Scope(HERE), "sink", "one")
-        assert ledger._store.cursors.find(Scope(HERE), "sink") == "one"
+        store_of(ledger).cursors.set(Scope(HERE), "sink", "one")
+        assert store_of(ledger).cursors.find(Scope(HERE), "sink") == "one"
         assert [header.summary for header in ledger.headers(HERE).items] == ["of the first schema"]
         assert ledger.admin.verify(HERE).intact
 
@@ -381,7 +376,7 @@ def test_a_ledger_without_roles_is_brought_up_without_them(
         place.administration.init(partitions=2, with_roles=False)
 
     with treering.open(place.url) as ledger:
-        ledger._store.cursors.set(Scope(HERE), "sink", "one")
+        store_of(ledger).cursors.set(Scope(HERE), "sink", "one")
 
     assert place.administration.status().schema_version == len(known)
     assert place.sql("SELECT 1 FROM pg_policies WHERE schemaname = %s", place.schema) == []

@@ -8,6 +8,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from ports import store_of
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
 from treering.storage.postgres import following, memory_documents
@@ -27,7 +28,7 @@ def tell(events: Sequence[Event]) -> list[IndexEntry]:
 
 def shelve(ledger: Ledger) -> list[str]:
     """Catch up with the events; return the words of all documents."""
-    store = ledger._store
+    store = store_of(ledger)
     while store.memory.follow_documents(SCOPE, "events", tell, embedder="").more:
         pass
     return [
@@ -38,7 +39,7 @@ def shelve(ledger: Ledger) -> list[str]:
 
 def test_what_has_not_settled_is_told_beyond_the_last_mark_and_told_again(place: Place) -> None:
     with treering.open(place.url) as ledger, place.connect() as other:
-        store = ledger._store
+        store = store_of(ledger)
         ledger.append([said("first", kind="memory.stored")])
         other.execute("BEGIN")
         other.execute("SELECT pg_current_xact_id()")
@@ -68,8 +69,8 @@ def test_what_has_not_settled_is_entered_once(place: Place) -> None:
         other.execute("COMMIT")
 
         assert shelve(ledger) == ["first", "second", "third"]
-        assert ledger._store.memory.index_state(SCOPE, "events").count == 3
-        assert ledger._store.memory.documents_lag(SCOPE, "events") == 0
+        assert store_of(ledger).memory.index_state(SCOPE, "events").count == 3
+        assert store_of(ledger).memory.documents_lag(SCOPE, "events") == 0
 
 
 def test_the_terms_of_what_was_erased_are_in_no_table(place: Place) -> None:
@@ -85,7 +86,7 @@ def test_the_terms_of_what_was_erased_are_in_no_table(place: Place) -> None:
         place.sql("CHECKPOINT")
         assert not _in_documents(place, b"quokka-0001")
         assert _in_documents(place, b"numbat-0001")
-        ledger._store.memory.drop_documents(SCOPE)
+        store_of(ledger).memory.drop_documents(SCOPE)
         place.sql("CHECKPOINT")
         assert not _in_documents(place, b"numbat-0001")
         assert ledger.admin.erasure_state() == "done"
@@ -107,7 +108,7 @@ def test_a_ledger_that_may_only_be_read_keeps_nothing(place: Place) -> None:
         ledger.append([said("second")])
 
     with treering.open(place.url, mode="ro") as ledger:
-        store = ledger._store
+        store = store_of(ledger)
         assert shelve(ledger) == ["first"]
         assert store.memory.documents_lag(SCOPE, "events") == 1
         assert not store.memory.keep_memory_rows(

@@ -12,6 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 
 import treering
 from builders import ELSEWHERE, HERE, said
+from ports import store_of
 from postgres_places import Place
 from postgres_server import SUPERUSER
 from treering.memory.records import IndexEntry
@@ -77,16 +78,18 @@ def tell(ledger: Ledger, numbers: range, scope: str = HERE, *, vectors: Matrix =
         ]
 
     ledger.append([said(f"{one}", event_id=f"e{one}", scope=scope) for one in numbers])
-    while ledger._store.memory.follow_documents(
-        Scope(scope), "events", read, embedder="space"
-    ).more:
+    while (
+        store_of(ledger)
+        .memory.follow_documents(Scope(scope), "events", read, embedder="space")
+        .more
+    ):
         pass
 
 
 def exactly(ledger: Ledger, asked: bytes, scope: str = HERE) -> dict[int, float]:
     """Return the five documents that are nearest of all, with their cosines."""
     [vector], _ = unpack([asked], DIMENSIONS)
-    found = ledger._store.memory.documents(Scope(scope), "events", after=0, limit=50_000)
+    found = store_of(ledger).memory.documents(Scope(scope), "events", after=0, limit=50_000)
     told = [
         (number, max(float(one @ vector) for one in unpack([document.vectors], DIMENSIONS)[0]))
         for number, document in found
@@ -98,7 +101,7 @@ def nearest(
     ledger: Ledger, asked: bytes, scope: str = HERE, *, space: str = "space"
 ) -> dict[int, float] | None:
     """Return the same by the index; None without one."""
-    found = ledger._store.memory.nearest(Scope(scope), "events", asked, embedder=space, limit=5)
+    found = store_of(ledger).memory.nearest(Scope(scope), "events", asked, embedder=space, limit=5)
     return None if found is None else dict(found)
 
 
@@ -203,7 +206,7 @@ def test_a_role_cannot_put_a_table_of_its_own_in_the_place_of_the_vectors(near: 
         tell(ledger, range(120))
         nearest(ledger, asked)
         [table] = tables(near)
-        ledger._store.memory.drop_documents(Scope(HERE))
+        store_of(ledger).memory.drop_documents(Scope(HERE))
         tell(ledger, range(120, 240))
 
     with near.connect(role) as connection:
@@ -244,7 +247,7 @@ def test_what_was_erased_is_in_no_answer_and_in_no_file(near: Place, sort: str) 
         found = nearest(ledger, asked)
         assert found == pytest.approx(exactly(ledger, asked), abs=1e-5)
         assert first not in (found or {})
-        ledger._store.rebuild()
+        store_of(ledger).rebuild()
     assert in_files(near, asked, kept) == [set(), set()]
 
 
@@ -296,7 +299,7 @@ def test_an_index_is_built_a_little_with_each_question_and_by_one_at_a_time(
     asked = pack(VECTORS[[0]])
     with treering.open(near.url) as ledger:
         tell(ledger, range(120))
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         with near.connect() as other, other.transaction():
             lock = store._cache.lock_of(HERE, "\0memory")
             other.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))

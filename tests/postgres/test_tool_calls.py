@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, NOON, said
+from ports import store_of
 from treering.model.scopes import Scope
 from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
@@ -88,8 +89,8 @@ def test_no_event_falls_between_what_has_settled_and_what_has_not(place: Place) 
             first, then = ([fact.seq for _, fact in one[HERE]] for one in (news.facts, waiting))
             return first, then
 
-        source: Any = ledger._store.tools._source  # type: ignore[attr-defined]
-        server: Any = ledger._store._server  # type: ignore[attr-defined]
+        source: Any = store_of(ledger).tools._source  # type: ignore[attr-defined]
+        server: Any = store_of(ledger)._server  # type: ignore[attr-defined]
         settled, unsettled = server.write(look, HERE)
 
     assert (settled, unsettled) == ([1], [2, 3])
@@ -174,7 +175,7 @@ def plan(lasting_place: Place) -> Iterator[Callable[[str, Any], str]]:
     lasting_place.sql(FILL, HERE)
     lasting_place.sql("ANALYZE tool_calls")
     with treering.open(lasting_place.url, guard="off") as ledger:
-        server: Any = ledger._store._server  # type: ignore[attr-defined]
+        server: Any = store_of(ledger)._server  # type: ignore[attr-defined]
 
         def explain(statement: str, values: Any) -> str:
             rows = server.read(

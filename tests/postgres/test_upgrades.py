@@ -10,6 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, run_of, said
 from listeners import SOON, Listener
+from ports import store_of
 from postgres_places import Place
 from treering.errors import NotPermitted
 from treering.memory.records import IndexEntry
@@ -195,7 +196,7 @@ def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
     with treering.open(old.url) as ledger:
         for scope in (HERE, ELSEWHERE):
             ledger.tool_calls(scope)
-            ledger._store.cursors.set(scope, "bridge", "1")  # type: ignore[arg-type]
+            store_of(ledger).cursors.set(scope, "bridge", "1")  # type: ignore[arg-type]
             fork(ledger, scope)
             shelve(ledger, scope)
             ledger.records(scope, "n").put("k", 1)
@@ -229,16 +230,16 @@ def test_a_role_of_the_third_schema_forks_what_it_recorded_before(
 
     with treering.open(place.url_of(role)) as ledger:
         header = fork(ledger, HERE)
-        assert (header.seq, ledger._store.sessions.forks(Scope(HERE), "s1")) == (3, ["fork"])
-        assert ledger._store.snapshots.latest(Scope(HERE), "fork", until_seq=9) == (3, b"1")
+        assert (header.seq, store_of(ledger).sessions.forks(Scope(HERE), "s1")) == (3, ["fork"])
+        assert store_of(ledger).snapshots.latest(Scope(HERE), "fork", until_seq=9) == (3, b"1")
         assert ledger.redact(HERE, event_id="e2").redacted_count == 1
-        assert ledger._store.snapshots.latest(Scope(HERE), "fork", until_seq=9) is None
+        assert store_of(ledger).snapshots.latest(Scope(HERE), "fork", until_seq=9) is None
         assert ledger.admin.verify(HERE).intact
 
 
 def shelve(ledger: Ledger, scope: str) -> int:
     """Have the memory follow the events of ``scope``; return how many documents there are."""
-    store = ledger._store
+    store = store_of(ledger)
     store.memory.follow_documents(
         Scope(scope),
         "events",
@@ -264,16 +265,16 @@ def test_a_role_of_the_sixth_schema_remembers_what_it_recorded_before(
     with treering.open(place.url_of(role)) as ledger:
         assert shelve(ledger, HERE) == 2
         assert ledger.redact(HERE, event_id="e1").redacted_count == 1
-        assert ledger._store.memory.index_state(Scope(HERE), "events").count == 1
-        assert ledger._store.memory.drop_documents(Scope(HERE)) == 1
+        assert store_of(ledger).memory.index_state(Scope(HERE), "events").count == 1
+        assert store_of(ledger).memory.drop_documents(Scope(HERE)) == 1
         assert ledger.admin.verify(HERE).intact
 
 
 def fork(ledger: Ledger, scope: str) -> Header:
     """Fork the session of ``scope`` at its second event, and keep a snapshot of the fork."""
     [draft] = ledger._drafter.draft([said("forked", scope=scope, session_id="fork")])
-    header = ledger._store.fork(draft, parent="s1", seq=2)
-    ledger._store.snapshots.keep(Scope(scope), "fork", seq=header.seq, body=b"1")
+    header = store_of(ledger).fork(draft, parent="s1", seq=2)
+    store_of(ledger).snapshots.keep(Scope(scope), "fork", seq=header.seq, body=b"1")
     return header
 
 

@@ -12,6 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from ports import store_of
 from postgres_places import Place
 from treering.errors import NotPermitted
 from treering.memory.records import IndexEntry, Row
@@ -76,22 +77,22 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
         ]
     )
     ledger.set_retention(scope, {"tool.call": 7})
-    ledger._store.cursors.set(Scope(scope), f"{mark}sink", f"{mark}cursor")
+    store_of(ledger).cursors.set(Scope(scope), f"{mark}sink", f"{mark}cursor")
     tool = {"call_id": f"{mark}call", "tool": f"{mark}tool"}
     called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
     ledger.append([*called, called[1]])
     ledger.tool_calls(scope)
     ledger.admin.index(scope)
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
-    ledger._store.fork(draft, parent=f"{mark}session", seq=2)
-    ledger._store.snapshots.keep(Scope(scope), f"{mark}fork", seq=3, body=b"1")
+    store_of(ledger).fork(draft, parent=f"{mark}session", seq=2)
+    store_of(ledger).snapshots.keep(Scope(scope), f"{mark}fork", seq=3, body=b"1")
     ledger.records(scope, f"{mark}records", session_id=f"{mark}session").put(f"{mark}key", mark)
     remember(ledger, Scope(scope), mark)
 
 
 def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
     """Put something into every table of the memory."""
-    store = ledger._store
+    store = store_of(ledger)
     store.memory.follow_documents(
         scope,
         "events",

@@ -11,6 +11,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
+from ports import time_of
 from treering.context.tokens import estimate
 from treering.memory.fading import strength
 from treering.memory.recall_result import WEIGHTS
@@ -223,7 +224,7 @@ def test_an_episode_is_written_when_a_session_ends_or_goes_idle(ledger: Ledger) 
     """When a session ends or goes idle, create an episode summary."""
     talk(ledger, "The herons are back.", session="ended").close()
     talk(ledger, "The storks are back.", session="idle")
-    ledger.sweep(HERE, idle_minutes=30, prune_days=None, now_ms=ledger._clock() + DAY)
+    ledger.sweep(HERE, idle_minutes=30, prune_days=None, now_ms=time_of(ledger) + DAY)
 
     told = ledger.events(HERE, kinds=["episode.written"]).items
 

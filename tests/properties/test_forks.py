@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import treering
 from builders import HERE, said
 from forks import fork
+from ports import store_of
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Tree:
 
     def past_of(self, ledger: Ledger, name: str) -> list[tuple[int, str, bool]]:
         """Return a session's past as ``ledger`` has it, from its own events and its ancestors'."""
-        store, until = ledger._store, 2**62
+        store, until = store_of(ledger), 2**62
         past: list[Event] = []
         place: str | None = name
         while place is not None:

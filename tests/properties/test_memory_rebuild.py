@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from builders import HERE
 from effort import rounds
+from ports import store_of
 from properties.remembering import STEPS, USERS, Step, Story, known
 from treering.memory.records import INDEX_NAMES
 from treering.model.scopes import Scope
@@ -43,7 +44,7 @@ def derived(ledger: Ledger) -> Derived:
     ]
     # Searching puts events on their shelf.
     ledger.search("Boston", scope=HERE, mode="hybrid")
-    holdings, store = ledger._memory_factory.scope_memories, ledger._store
+    holdings, store = ledger._memory_factory.scope_memories, store_of(ledger)
     holdings.save()
     state = holdings.of(SCOPE).fold.state
     rows = state.rows(state.all_keys())

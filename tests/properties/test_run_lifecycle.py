@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 import treering
 from builders import HERE
 from expected_calls import tool_calls
+from ports import store_of
 from run_records import runs
 from treering.model.kinds import RUN_ENDS
 
@@ -225,7 +226,7 @@ class RunLifecycle(RuleBasedStateMachine):
 
     @rule(author=st.sampled_from(AUTHORS))
     def crash(self, author: int) -> None:
-        self.authors[author]._store.close()
+        store_of(self.authors[author]).close()
         self.crashed |= {at for at, a in enumerate(self.book) if a.author == author}
         self.authors[author] = self.opened()
         self.find_dead()

@@ -12,6 +12,7 @@ import treering
 from builders import HERE, NOON, said
 from derive.folds import counts, goals, memories, schedules, turns, usage
 from forks import fork
+from ports import store_of
 from treering.derive.snapshots import COUNTS, FOLDED, VERSION
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import Views
@@ -203,7 +204,7 @@ class Story:
         self.ledger.append([said(f"{kind} happened", kind=kind, **stated)])
 
     def lineage(self) -> Lineage:
-        return Lineage(self.ledger._store, parse_scope(HERE), self.session_id)
+        return Lineage(store_of(self.ledger), parse_scope(HERE), self.session_id)
 
     def events(self) -> list[Event]:
         return list(self._pages())

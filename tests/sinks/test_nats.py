@@ -15,6 +15,7 @@ from nats.js.errors import NotFoundError
 import treering
 from builders import HERE, said
 from effort import PATIENCE_S
+from ports import store_of
 from receivers import nats_server
 from treering.model.scopes import Scope
 from treering.sinks import NatsSink, PrivateNatsSink
@@ -79,7 +80,7 @@ def forward(ledger: Ledger, sink: NatsSink) -> None:
 
 def begin_again(ledger: Ledger) -> None:
     """Forget how far the sink came, as a crash does with what it had not saved yet."""
-    ledger._store.cursors.set(Scope(HERE), "nats", "")
+    store_of(ledger).cursors.set(Scope(HERE), "nats", "")
 
 
 def record(ledger: Ledger, count: int) -> None:

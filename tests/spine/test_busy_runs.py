@@ -11,6 +11,7 @@ import treering
 from builders import HERE
 from effort import PATIENCE_S
 from listeners import SOON, Listener
+from ports import store_of
 from run_records import Doorkeeper
 from treering.spine import run_state
 
@@ -87,7 +88,7 @@ def test_what_is_given_when_a_ledger_is_opened_has_its_say_in_recovery(location:
     turn.tools.started("shell", call_id="c1")
     # As if the process had died: what it holds is let go, and nobody ends the run.
     first._engine._run_states.clear()
-    first._store.close()
+    store_of(first).close()
     policy = treering.sinks.SyntheticPolicy(texts={"crashed": "{tool} went down"})
     sink = Listener()
 

@@ -12,6 +12,7 @@ import treering
 from builders import HERE
 from concurrency.run_works import Author, take_and_hold, work_off
 from effort import PATIENCE_S
+from ports import store_of
 from run_records import Doorkeeper, ends, kinds, runs
 from threads import in_threads
 from treering.ledger.inbox import ATTEMPTS_MAX
@@ -381,7 +382,7 @@ def test_a_session_with_a_long_past_is_read_from_its_last_taking(
     for number in range(6):
         inbox.post(str(number))
         work(inbox)
-    store = ledger._store
+    store = store_of(ledger)
     fresh = ledger.session("inbox", scope=HERE, agent="another")
 
     fresh._inbox._read_on()

@@ -13,6 +13,7 @@ import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from listeners import SOON, Listener
+from ports import store_of
 from treering import Ledger
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def test_threads_that_append_to_one_run_share_their_commits(tmp_path: Path) -> N
     ready = threading.Barrier(threads_count)
     commits: list[str] = []
     with treering.open(tmp_path / "a.db") as ledger:
-        with ledger._store._database.reading_at_hand() as connection:  # type: ignore[attr-defined]
+        with store_of(ledger)._database.reading_at_hand() as connection:  # type: ignore[attr-defined]
             connection.trace_v2(
                 apsw.SQLITE_TRACE_STMT,
                 lambda event: commits.append(event["sql"]) if event["sql"] == "COMMIT" else None,
@@ -143,7 +144,7 @@ def test_threads_that_append_to_one_run_share_their_commits(tmp_path: Path) -> N
                 ledger.append([said(str(number), run_id="r1")])
 
         threads = [threading.Thread(target=append) for _ in range(threads_count)]
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         with store._database.lock:  # One of them leads and waits for it, the others queue.
             for thread in threads:
                 thread.start()

@@ -16,6 +16,7 @@ import treering
 from builders import HERE, said
 from concurrency.processes import ended_well, in_child
 from effort import PATIENCE_S
+from ports import store_of
 from run_records import Doorkeeper, ends, kinds, runs
 from threads import in_threads
 from treering.model.codec import SPILL_BYTES_MAX
@@ -431,7 +432,7 @@ def test_a_run_whose_database_is_gone_keeps_its_state_and_numbers(ledger: Ledger
     session = ledger.session("s1", scope=HERE, agent="lyria")
     run = session.turn()
     run.start()
-    ledger._store.close()
+    store_of(ledger).close()
 
     attempts: list[Callable[[], Any]] = [partial(run.user, "x"), run.end, partial(run.fail, "x")]
     for attempt in attempts:

@@ -17,6 +17,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
+from ports import store_of
 from treering.errors import StorageError
 from treering.ledger.verification import verify
 from treering.storage.sqlite.chain_scan import Positions, Scan, ScanJob, join, scan, scan_all
@@ -254,7 +255,7 @@ def test_a_check_of_the_tables_ends_when_it_is_told(
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Ledger, SqliteStore]]:
     with treering.open(path, keys=path.parent / "keys") as ledger:
-        yield ledger, ledger._store  # type: ignore[misc]
+        yield ledger, store_of(ledger)  # type: ignore[misc]
 
 
 def job_of(path: Path) -> ScanJob:

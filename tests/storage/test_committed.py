@@ -11,6 +11,7 @@ import treering
 from builders import HERE, said
 from effort import seeds
 from forks import fork
+from ports import store_of
 from treering.model.scopes import Scope
 from treering.storage.sqlite import reader
 from treering.storage.sqlite.indexes import session_rows
@@ -28,7 +29,7 @@ LONG = 30_000
 
 def committed(ledger: Ledger, **which: Any) -> list[int]:
     asked: dict[str, Any] = {"kinds": KINDS, "until_seq": 2**40, "run_id": None} | which
-    return [e.seq for e in ledger._store.reader.committed_events(OURS, "s1", **asked)]
+    return [e.seq for e in store_of(ledger).reader.committed_events(OURS, "s1", **asked)]
 
 
 def mixed(dice: Random) -> list[NewEvent]:

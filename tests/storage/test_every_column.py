@@ -14,6 +14,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from ports import store_of
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import Views
 from treering.model.scopes import Scope
@@ -75,7 +76,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ledger.redact(scope, event_id="e3")
             ledger.expire(scope, policy={"tool.call": 30}, now_ms=NOON + 45 * DAY)
             ledger.set_retention(scope, {"ops.alert": 90})
-            ledger._store.cursors.set(Scope(scope), "sink", ledger.end_cursor(scope))
+            store_of(ledger).cursors.set(Scope(scope), "sink", ledger.end_cursor(scope))
             memory = ledger.memory(scope)
             memory.learn("Lives in Porto", user="ann")
             ledger.tool_calls(scope)
@@ -83,7 +84,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             memory.recall("Where does ann live?", user="ann", record=False)
         ledger.admin.rebuild()
         for scope in (HERE, ELSEWHERE):
-            Views(Lineage(ledger._store, Scope(scope), "s1"), snapshot_events=0).usage()
+            Views(Lineage(store_of(ledger), Scope(scope), "s1"), snapshot_events=0).usage()
         proof = ledger.admin.verify(derived=True)
         assert proof.intact, proof.first_broken
     return path

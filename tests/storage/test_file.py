@@ -22,6 +22,7 @@ import pytest
 import treering
 from builders import DAY, HERE, NOON, called, said
 from effort import PATIENCE_S
+from ports import store_of
 from treering.model.queries import pack
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.opening import connect
@@ -448,14 +449,14 @@ def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
 ) -> None:
     source, target = treering.open(tmp_path / "source.db"), treering.open(tmp_path / "target.db")
     source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
-    blobs = source._store.reader.blobs  # type: ignore[attr-defined]
+    blobs = store_of(source).reader.blobs  # type: ignore[attr-defined]
 
     class Erasing(dict[int, bytes | None]):
         def __missing__(self, blob: int) -> bytes | None:
             source.redact(HERE, event_id="big")
             return blobs[blob]  # type: ignore[no-any-return]
 
-    source._store.reader.blobs = Erasing()  # type: ignore[attr-defined]
+    store_of(source).reader.blobs = Erasing()  # type: ignore[attr-defined]
 
     stream = io.BytesIO()
     source.admin.export(HERE, stream, payloads="included")
@@ -483,7 +484,7 @@ def test_a_cursor_of_version_0_1_is_still_good(tmp_path: Path) -> None:
 
 def test_a_look_before_a_write_waits_for_nobody_who_writes(path: Path) -> None:
     with treering.open(path) as ledger:
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         ledger.append([said(kind="run.started", run_id="r1"), said(run_id="r1")])
         lock, held, over = store._database.lock, threading.Event(), threading.Event()
 
@@ -511,7 +512,7 @@ def test_a_look_before_a_write_waits_for_nobody_who_writes(path: Path) -> None:
 def test_a_look_from_inside_a_write_sees_what_is_committed(path: Path) -> None:
     seen = []
     with treering.open(path) as ledger:
-        store: Any = ledger._store
+        store: Any = store_of(ledger)
         ledger.append([said(kind="run.started", run_id="r1")])
 
         def work(batch: Any, _: None) -> None:

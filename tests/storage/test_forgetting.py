@@ -11,6 +11,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, said
+from ports import store_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +124,7 @@ def test_names_that_were_left_when_all_else_was_done_go_the_next_time(
     with treering.open(folder / "a.db") as ledger:
         ledger.append([said("one", user_id=ADA)])
         with monkeypatch.context() as patched:
-            patched.setattr(ledger._store.erasure, "forget_names", stop)
+            patched.setattr(store_of(ledger).erasure, "forget_names", stop)
             with pytest.raises(KeyboardInterrupt):
                 ledger.forget(HERE, user=ADA)
         assert found(folder) == [ADA]

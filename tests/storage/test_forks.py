@@ -14,6 +14,7 @@ import pytest
 import treering
 from builders import HERE, run_of, said
 from forks import fork
+from ports import store_of
 from treering.model.scopes import Scope
 from treering.storage.projections import LATEST
 from treering.storage.sqlite import reader, sessions
@@ -149,7 +150,7 @@ def test_tables_that_disagree_about_forks_are_found(path: Path, change: str, fla
     tamper(path, change)
 
     with treering.open(path) as ledger:
-        stray = ledger._store.check_tables()
+        stray = store_of(ledger).check_tables()
 
     assert stray is not None
     assert flaw in stray
@@ -174,8 +175,8 @@ def test_what_is_remembered_of_a_fork_goes_with_its_transaction(
         [added] = ledger.append([said("an ordinary session", session_id="h")])
 
         assert added.seq == 1
-        assert ledger._store.sessions.cut(OURS, "h") is None
-        assert ledger._store.sessions.forks(OURS, "f") == ["g"]
+        assert store_of(ledger).sessions.cut(OURS, "h") is None
+        assert store_of(ledger).sessions.forks(OURS, "f") == ["g"]
         assert ledger.admin.verify().intact
 
 
@@ -185,7 +186,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fork_leaves_nothing(path: Path) 
         try:
             with treering.open(path) as ledger:
                 # Ends behind all rows of the fork, right before they would be kept.
-                ledger._store._writer._commit = lambda _: os._exit(7)  # type: ignore[attr-defined]
+                store_of(ledger)._writer._commit = lambda _: os._exit(7)  # type: ignore[attr-defined]
                 fork(ledger, "h", parent="s1", seq=1)
         finally:
             os._exit(1)
@@ -193,7 +194,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fork_leaves_nothing(path: Path) 
 
     with treering.open(path) as ledger:
         assert status == 7
-        assert ledger._store.sessions.cut(OURS, "h") is None
+        assert store_of(ledger).sessions.cut(OURS, "h") is None
         assert fork(ledger, "h", parent="s1", seq=1).seq == 2
         assert ledger.admin.verify().intact
 
@@ -202,12 +203,12 @@ def test_a_snapshot_that_cannot_be_kept_fails_nobody(path: Path) -> None:
     with treering.open(path) as ledger, closing(apsw.Connection(str(path))) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"x")
+        store_of(ledger).snapshots.keep(OURS, "s1", seq=1, body=b"x")
 
         other.execute("ROLLBACK")
-        assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) is None
-        ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"y")
-        assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) == (1, b"y")
+        assert store_of(ledger).snapshots.latest(OURS, "s1", until_seq=9) is None
+        store_of(ledger).snapshots.keep(OURS, "s1", seq=1, body=b"y")
+        assert store_of(ledger).snapshots.latest(OURS, "s1", until_seq=9) == (1, b"y")
         assert ledger.append([said("on")])[0].seq == 5
 
 
@@ -252,7 +253,7 @@ def test_a_fork_writes_as_much_at_the_end_of_a_long_session_as_of_a_short_one(
     tmp_path: Path,
 ) -> None:
     def changed(ledger: Ledger, name: str, seq: int) -> int:
-        connection = ledger._store._writer.database.writer()  # type: ignore[attr-defined]
+        connection = store_of(ledger)._writer.database.writer()  # type: ignore[attr-defined]
         before = connection.total_changes()
         fork(ledger, name, parent="s1", seq=seq)
         return int(connection.total_changes() - before)
@@ -280,7 +281,7 @@ def test_a_failed_run_is_not_decoded_to_be_left_out(
 
         monkeypatch.setattr("treering.storage.sqlite.rows.events", counting)
 
-        found = ledger._store.reader.committed_events(
+        found = store_of(ledger).reader.committed_events(
             OURS, "s1", kinds=("conversation.user",), before_seq=999, until_seq=999,
             run_id=None, limit=4,
         )  # fmt: skip
@@ -301,7 +302,7 @@ def test_sessions_of_every_released_schema_can_be_forked(golden: Path, path: Pat
         fork(ledger, "f", parent="g1", seq=2, scope="golden")
         ledger.append([said("on", session_id="f", scope="golden")])
 
-        assert [e.seq for e in ledger._store.reader.events_at(Scope("golden"), "f", [3, 4])] == [
+        assert [e.seq for e in store_of(ledger).reader.events_at(Scope("golden"), "f", [3, 4])] == [
             3,
             4,
         ]
@@ -324,7 +325,7 @@ def test_what_is_erased_leaves_no_byte_though_it_was_forked(path: Path) -> None:
     with treering.open(path) as ledger:
         ledger.append([said("sensitive-words", event_id="x", payload={"text": "sensitive-words"})])
         fork(ledger, "h", parent="s1", seq=5)
-        ledger._store.snapshots.keep(OURS, "h", seq=6, body=b"numbers")
+        store_of(ledger).snapshots.keep(OURS, "h", seq=6, body=b"numbers")
         receipt = ledger.redact(HERE, event_id="x")
         fork(ledger, "i", parent="s1", seq=5)
 

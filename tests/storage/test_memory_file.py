@@ -16,6 +16,7 @@ import pytest
 import treering
 from builders import DAY, HERE, NOON, said
 from concurrency.processes import colleagues
+from ports import store_of
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
 from treering.storage.sqlite import memory_documents
@@ -42,7 +43,7 @@ def tell(events: Sequence[Event]) -> list[IndexEntry]:
 
 def shelve(ledger: Ledger) -> list[str]:
     """Catch up with the events; return the words of all documents."""
-    store = ledger._store
+    store = store_of(ledger)
     while store.memory.follow_documents(SCOPE, "events", tell, embedder="").more:
         pass
     found = store.memory.documents(SCOPE, "events", after=0, limit=50_000)
@@ -69,7 +70,7 @@ def test_no_file_is_made_before_there_is_something_to_keep(tmp_path: Path) -> No
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("x", event_id="e1")])
-        store = ledger._store
+        store = store_of(ledger)
         assert store.memory.memory_rows(SCOPE).items == []
         assert store.memory.index_state(SCOPE, "events").count == 0
         assert store.memory.documents(SCOPE, "events", after=0, limit=9) == []
@@ -118,7 +119,7 @@ def test_what_was_dropped_and_then_erased_is_in_no_byte_either(tmp_path: Path) -
     with treering.open(path) as ledger:
         ledger.append([said(word(n), event_id=f"e{n}") for n in range(40)])
         shelve(ledger)
-        ledger._store.memory.drop_documents(SCOPE)
+        store_of(ledger).memory.drop_documents(SCOPE)
 
         assert ledger.redact(HERE, session_id="s1").physical == "done"
 
@@ -155,7 +156,7 @@ def test_an_erasure_that_was_cut_off_before_the_file_was_written_anew_is_made_go
         ledger.append([said(word(n), event_id=f"e{n}") for n in range(40)])
         shelve(ledger)
         with monkeypatch.context() as cut:
-            cut.setattr(ledger._store.erasure, "finish", lambda: "pending")
+            cut.setattr(store_of(ledger).erasure, "finish", lambda: "pending")
             ledger.redact(HERE, session_id="s1")
         # Somebody follows meanwhile, and takes the documents out.
         ledger.append([said("numbat")])
@@ -178,7 +179,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger = treering.open(path)
     ledger.append([said(f"quokka {n}") for n in range(300)])
     shelve(ledger)
-    before = ledger._store.memory.index_state(SCOPE, "events")
+    before = store_of(ledger).memory.index_state(SCOPE, "events")
     if opened == "anew":
         ledger.close()
     for suffix in ("-wal", "-shm"):
@@ -202,7 +203,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger.append([said("next")])
 
     assert shelve(ledger) == [*(f"quokka {n}" for n in range(300)), "next"]
-    after = ledger._store.memory.index_state(SCOPE, "events")
+    after = store_of(ledger).memory.index_state(SCOPE, "events")
     assert after.count == 301
     # In a connection that was open before, what was cached may hide the damage.
     assert after.generation != before.generation or opened == "already"
@@ -237,16 +238,16 @@ def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(
     with treering.open(path) as ledger:
         ledger.append([said("numbat"), said("bilby")])
         shelve(ledger)
-        end = ledger._store.reader.end(SCOPE)
+        end = store_of(ledger).reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.memory.keep_memory_rows(
+        assert store_of(ledger).memory.keep_memory_rows(
             SCOPE, rows, since=(), until=end, replace=False
         )
     shutil.copy(tmp_path / "backup.db", path)
 
     with treering.open(path) as ledger:
         ledger.append([said(f"wombat {n}") for n in range(3)])
-        assert ledger._store.memory.memory_rows(SCOPE).items == []
+        assert store_of(ledger).memory.memory_rows(SCOPE).items == []
         assert shelve(ledger) == ["quokka", "wombat 0", "wombat 1", "wombat 2"]
 
 
@@ -259,7 +260,7 @@ def test_the_memory_passes_over_events_of_other_kinds_and_misses_none_of_its_own
         ledger.append(talk)  # In the indexes.
         ledger.append([said("a fact", kind="memory.stored"), *talk])
         ledger.append([said("the last one", kind="memory.stored"), *talk[:5]])  # In the tail.
-        read = ledger._store.memory.remembered_after
+        read = store_of(ledger).memory.remembered_after
         mark: tuple[int, ...] = ()
         steps, found, more = 0, [], True
         while more:
@@ -287,16 +288,16 @@ def test_a_ledger_that_may_only_be_read_remembers_and_not_a_byte_changes(tmp_pat
     with treering.open(path) as ledger:
         ledger.append([said("quokka")])
         shelve(ledger)
-        end = ledger._store.reader.end(SCOPE)
+        end = store_of(ledger).reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.memory.keep_memory_rows(
+        assert store_of(ledger).memory.keep_memory_rows(
             SCOPE, rows, since=(), until=end, replace=False
         )
         ledger.append([said("numbat")])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     with treering.open(path, mode="ro") as ledger:
-        store = ledger._store
+        store = store_of(ledger)
         assert shelve(ledger) == ["quokka"]
         assert store.memory.documents_lag(SCOPE, "events") == 1
         assert store.memory.memory_rows(SCOPE).items == rows
@@ -326,7 +327,7 @@ def test_many_events_of_other_kinds_are_passed_over_in_steps(
     monkeypatch.setattr("treering.storage.sqlite.memory_documents.LOOKED_AT_MAX", 10)
     with treering.open(tmp_path / "a.db") as ledger:
         ledger.append([*(said("x") for _ in range(25)), said("fact", kind="memory.stored")])
-        store, mark = ledger._store, tuple[int, ...]()
+        store, mark = store_of(ledger), tuple[int, ...]()
         steps: list[tuple[int, bool]] = []
         while not steps or steps[-1][1]:
             stretch = store.memory.remembered_after(SCOPE, mark, limit=100)

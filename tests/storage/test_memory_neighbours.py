@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from ports import store_of
 from treering.memory.records import IndexEntry
 from treering.memory.vectors import pack, unpack
 from treering.model.scopes import Scope
@@ -42,14 +43,14 @@ def shelve_vectors(ledger: Ledger, count: int, *, space: str = "space") -> None:
             for number in [int(str(event.summary))]
         ]
 
-    while ledger._store.memory.follow_documents(SCOPE, "events", read, embedder=space).more:
+    while store_of(ledger).memory.follow_documents(SCOPE, "events", read, embedder=space).more:
         pass
 
 
 def exactly(ledger: Ledger, asked: bytes, limit: int) -> dict[int, float]:
     """Return the documents that are nearest of all, with their cosines."""
     [vector], _ = unpack([asked], 32)
-    found = ledger._store.memory.documents(SCOPE, "events", after=0, limit=50_000)
+    found = store_of(ledger).memory.documents(SCOPE, "events", after=0, limit=50_000)
     told = [
         (number, max(float(one @ vector) for one in unpack([document.vectors], 32)[0]))
         for number, document in found
@@ -61,7 +62,7 @@ def nearest(
     ledger: Ledger, asked: bytes, limit: int, space: str = "space"
 ) -> dict[int, float] | None:
     """Return the same by the index; None without one."""
-    found = ledger._store.memory.nearest(SCOPE, "events", asked, embedder=space, limit=limit)
+    found = store_of(ledger).memory.nearest(SCOPE, "events", asked, embedder=space, limit=limit)
     return None if found is None else dict(found)
 
 
@@ -115,7 +116,7 @@ def test_an_index_of_neighbours_goes_with_what_is_erased_and_is_built_anew(tmp_p
         assert found == pytest.approx(exactly(ledger, asked, 5))
         assert first not in (found or {})
         assert all(file.exists() for file in files)
-        ledger._store.rebuild()
+        store_of(ledger).rebuild()
         assert not any(file.exists() for file in files)
 
 

@@ -15,6 +15,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from concurrency.processes import colleagues
+from ports import store_of
 from treering.storage.sqlite import search_index
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_an_erasure_that_was_cut_off_is_made_good_when_the_ledger_is_opened(
         ledger.append([said("quokka", event_id="e1"), said("numbat", event_id="e2")])
         ledger.admin.index(HERE)
         with monkeypatch.context() as cut:
-            cut.setattr(ledger._store.erasure, "finish", lambda: "pending")
+            cut.setattr(store_of(ledger).erasure, "finish", lambda: "pending")
             ledger.redact(HERE, event_id="e1")
         assert b"quokka" in index_bytes(path)
 

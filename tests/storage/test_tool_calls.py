@@ -14,6 +14,7 @@ import pytest
 import treering
 from broken.ledgers import marker, raw_bytes
 from builders import DAY, ELSEWHERE, HERE, NOON, said
+from ports import store_of
 from treering.model.scopes import Scope
 from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
@@ -266,7 +267,7 @@ def test_a_private_table_holds_the_calls_of_its_scope_alone(path: Path) -> None:
 
     with treering.open(path, mode="ro") as ledger:
         records = [ledger.tool_calls(scope).items for scope in (HERE, ELSEWHERE)]
-        tools: Any = ledger._store.tools
+        tools: Any = store_of(ledger).tools
         rows = []
         for private in tools._private.values():
             with private.using() as table:
@@ -292,7 +293,7 @@ def test_no_text_is_kept_in_the_table(path: Path) -> None:
 
 def test_many_pages_are_held_only_by_who_follows_tool_calls(path: Path) -> None:
     with treering.open(path) as ledger:
-        writer = ledger._store._database.writer  # type: ignore[attr-defined]
+        writer = store_of(ledger)._database.writer  # type: ignore[attr-defined]
         ledger.append([said(kind="tool.call", refs={"call_id": "c1", "tool": "grep"})])
         before = writer().pragma("cache_size")
         ledger.tool_calls(HERE)
