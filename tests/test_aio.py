@@ -15,7 +15,7 @@ import make_aio_types
 from builders import ELSEWHERE, HERE, said
 from children import Child
 from effort import PATIENCE_S
-from treering import aio
+from treering import Run, aio
 from treering.errors import Closed, NotFound
 from treering.ledger.keyed_records import KeyedRecord
 from treering.model.events import Header
@@ -143,23 +143,77 @@ def test_a_call_that_has_begun_is_completed_and_one_that_waits_is_withdrawn() ->
     run(work())
 
 
-def test_a_turn_that_is_cancelled_is_recorded_as_interrupted(tmp_path: Path) -> None:
-    async def turn_of(session: aio.AsyncSession, started: asyncio.Event) -> None:
-        async with session.turn() as turn:
-            await turn.user("Tell me everything")
-            started.set()
-            await asyncio.Event().wait()
+async def endless_turn(session: aio.AsyncSession, started: asyncio.Event) -> None:
+    """Begin a turn, which only a cancellation ends."""
+    async with session.turn() as turn:
+        await turn.user("Tell me everything")
+        started.set()
+        await asyncio.Event().wait()
 
+
+def test_a_turn_that_is_cancelled_is_recorded_as_interrupted(tmp_path: Path) -> None:
     async def work() -> None:
         async with aio.open(tmp_path / "a.db") as ledger:
             session, started = ledger.session("s1", scope=HERE, agent="lyria"), asyncio.Event()
-            task = asyncio.ensure_future(turn_of(session, started))
+            task = asyncio.ensure_future(endless_turn(session, started))
             await started.wait()
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
             assert [one.kind async for one in session.headers(last=1)] == ["run.interrupted"]
 
+    run(work())
+
+
+def test_a_turn_whose_end_waits_ends_although_it_is_cancelled_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            session, started = ledger.session("s1", scope=HERE, agent="lyria"), asyncio.Event()
+            task = asyncio.ensure_future(endless_turn(session, started))
+            await started.wait()
+            go = threading.Event()
+            others = [
+                asyncio.ensure_future(ledger.lanes.run(None, go.wait)) for _ in range(THREADS_MAX)
+            ]
+            for _ in range(3):
+                await asyncio.sleep(0)
+                task.cancel()
+            go.set()
+            await asyncio.wait([task, *others])
+            assert task.cancelled()
+            assert [one.kind async for one in session.headers(last=1)] == ["run.interrupted"]
+
+    run(work())
+
+
+def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins, go = threading.Event(), threading.Event()
+    start = Run.start
+
+    def start_late(run: Run) -> Header:
+        begins.set()
+        go.wait(PATIENCE_S)
+        return start(run)
+
+    async def turn_of(session: aio.AsyncSession) -> None:
+        async with session.turn():
+            raise AssertionError
+
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            session = ledger.session("s1", scope=HERE, agent="lyria")
+            task = asyncio.ensure_future(turn_of(session))
+            await asyncio.to_thread(begins.wait, PATIENCE_S)
+            task.cancel()
+            go.set()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            kinds = [one.kind async for one in session.headers()]
+            assert kinds == ["session.opened", "run.started", "run.interrupted"]
+
+    monkeypatch.setattr(Run, "start", start_late)
     run(work())
 
 
@@ -205,7 +259,7 @@ def test_neither_calls_nor_the_end_of_a_ledger_wait_for_followers(tmp_path: Path
 
 LEFT: Final = """
 import asyncio, sys
-from treering import aio
+from treering import Run, aio
 
 async def follow():
     async for _ in ledger.follow("a/b"):

@@ -90,7 +90,12 @@ class AsyncObject:
     async def __aenter__(self) -> Self:
         # A run may wait for another run of its session, which has to end in the lane.
         lane = None if isinstance(self.sync, Run) else self._lane
-        await self._lanes.run(lane, self.sync.__enter__)
+        try:
+            await self._lanes.run(lane, self.sync.__enter__)
+        except asyncio.CancelledError as error:
+            if isinstance(self.sync, Run):  # It may have begun, and its block will not end it.
+                await self._leave(type(error), error, error.__traceback__)
+            raise
         if isinstance(self.sync, Run):
             # The thread has a copy of the context; the block sees this one.
             self._before = current_run.set(weakref.ref(self.sync))
@@ -106,7 +111,11 @@ class AsyncObject:
             with contextlib.suppress(ValueError):  # It was entered in another task.
                 current_run.reset(self._before)
             self._before = None
-        await self._lanes.run(self._lane, self.sync.__exit__, kind, error, trace)
+        await self._leave(kind, error, trace)
+
+    async def _leave(self, *error: Any) -> None:
+        # A task that is cancelled once more still has to end what it began.
+        await self._lanes.complete(self._lane, self.sync.__exit__, *error)
 
     async def _run(self, lane: Hashable, act: Callable[..., Any], *args: Any, **named: Any) -> Any:
         return self._wrapped(await self._lanes.run(lane, act, *_plain(args), **_plain_names(named)))
