@@ -10,9 +10,10 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from forks import fork
 from ports import store_of
-from treering import Conflict, NotFound
+from treering import Conflict, Event, NotFound
 from treering.errors import DuplicateEvent, RunClosed
 from treering.ledger import chain
+from treering.model.events import Header
 from treering.model.scopes import Scope
 from treering.storage.encoding import PAGE_BYTES_MAX
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postgres_server import Places
-    from treering import Event, Ledger
+    from treering import Ledger
     from treering.ledger.records import ForkPoint, SessionRecord
 
 OURS, THEIRS = Scope(HERE), Scope(ELSEWHERE)
@@ -41,7 +42,7 @@ def record_of(ledger: Ledger, session_id: str) -> SessionRecord:
 
 
 def own_seqs(ledger: Ledger, session_id: str) -> list[int]:
-    found = store_of(ledger).reader.session_headers(OURS, session_id, after_seq=0, limit=1_000)
+    found = store_of(ledger).reader.by_seq(Header, OURS, session_id, after_seq=0, limit=1_000)
     return [header.seq for header in found]
 
 
@@ -268,10 +269,12 @@ def test_reads_of_a_fork_give_its_own_events(ledger: Ledger) -> None:
     ledger.append([said("d", session_id="f")])
     store = store_of(ledger)
 
-    assert [e.seq for e in store.reader.session_events(OURS, "f", after_seq=0, limit=9)] == [3, 4]
-    assert [h.seq for h in store.reader.session_headers(OURS, "f", after_seq=3, limit=9)] == [4]
-    assert [h.seq for h in store.reader.last_headers(OURS, "f", before_seq=None, limit=9)] == [3, 4]
-    assert [e.seq for e in store.reader.last_events(OURS, "f", before_seq=4, limit=9)] == [3]
+    assert [e.seq for e in store.reader.by_seq(Event, OURS, "f", after_seq=0, limit=9)] == [3, 4]
+    assert [h.seq for h in store.reader.by_seq(Header, OURS, "f", after_seq=3, limit=9)] == [4]
+    assert [
+        h.seq for h in store.reader.last_by_seq(Header, OURS, "f", before_seq=None, limit=9)
+    ] == [3, 4]
+    assert [e.seq for e in store.reader.last_by_seq(Event, OURS, "f", before_seq=4, limit=9)] == [3]
     assert [r.seq for r in store.reader.records(OURS, "f", after_seq=0, limit=9)] == [3, 4]
     assert [h.seq for h in ledger.headers(HERE, session_id="f").items] == [3, 4]
 
@@ -284,8 +287,8 @@ def test_a_fork_has_runs_of_its_own(ledger: Ledger) -> None:
     assert [run.session_id for run in store_of(ledger).reader.open_runs(OURS)] == ["f"]
     ledger.append([said("over", session_id="f", run_id="r1", kind="run.ended")])
 
-    assert [h.seq for h in store_of(ledger).reader.run_headers(OURS, "f", "r1")] == [4, 5, 6]
-    assert [h.seq for h in store_of(ledger).reader.run_headers(OURS, "s1", "r1")] == [1, 2, 3]
+    assert [h.seq for h in store_of(ledger).reader.by_run(Header, OURS, "f", "r1")] == [4, 5, 6]
+    assert [h.seq for h in store_of(ledger).reader.by_run(Header, OURS, "s1", "r1")] == [1, 2, 3]
     with pytest.raises(RunClosed):
         ledger.append([said("late", session_id="f", run_id="r1")])
 
@@ -342,10 +345,10 @@ def test_forks_in_an_encrypted_scope_are_sealed_and_verify(ledger: Ledger) -> No
 
 def test_followers_hear_of_a_fork(ledger: Ledger) -> None:
     ledger.append([said("a")])
-    seen = store_of(ledger).reader.headers_after(OURS, (), limit=10)
+    seen = store_of(ledger).reader.followed(Header, OURS, (), limit=10)
 
     header = fork(ledger, "f", parent="s1", seq=1)
-    behind = store_of(ledger).reader.headers_after(OURS, seen.last, limit=10)
+    behind = store_of(ledger).reader.followed(Header, OURS, seen.last, limit=10)
 
     assert behind.items == [header]
     assert store_of(ledger).wait(OURS, seen.last, 0.0)

@@ -687,4 +687,4 @@ def test_the_last_turns_of_a_line_of_forks_read_little_of_the_first_session(
     found = [turn.prompt for turn in session.turns(last=7)]
 
     assert found == ["399?", *["fork?"] * 6]
-    assert counted.items["last_headers"] < 200
+    assert counted.items["last_by_seq"] < 200

@@ -9,13 +9,13 @@ import pytest
 from builders import HERE, run_of, said
 from ledger.counted import Counted
 from ports import store_of
+from treering import Header
 from treering.ledger.lineage import NO_END, Lineage
+from treering.model.events import Event
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from treering import Header, Ledger
+    from treering import Ledger
 
 OURS = Scope(HERE)
 SAID = frozenset({"conversation.user"})
@@ -52,17 +52,17 @@ def parts(lineage: Lineage) -> list[tuple[str, int, int]]:
     ]
 
 
-def forwards(read: Callable[[int, int], list[Header]], size: int) -> list[Header]:
+def forwards(lineage: Lineage, size: int, part: type[Header] = Header) -> list[Header]:
     found: list[Header] = []
-    while page := read(found[-1].seq if found else 0, size):
+    while page := lineage.after(part, found[-1].seq if found else 0, size):
         assert len(page) <= size
         found += page
     return found
 
 
-def backwards(read: Callable[[int | None, int], list[Header]], size: int) -> list[Header]:
+def backwards(lineage: Lineage, size: int, part: type[Header] = Header) -> list[Header]:
     found: list[Header] = []
-    while page := read(found[0].seq if found else None, size):
+    while page := lineage.before(part, found[0].seq if found else None, size):
         assert len(page) <= size
         found = page + found
     return found
@@ -93,10 +93,10 @@ def test_each_event_is_of_one_part(lineage: Lineage, seq: int, part: str) -> Non
 @pytest.mark.parametrize("size", PAGES)
 def test_all_of_it_is_read_in_order_from_either_end(lineage: Lineage, size: int) -> None:
     for found in (
-        forwards(lineage.headers_after, size),
-        backwards(lineage.headers_before, size),
-        forwards(lineage.events_after, size),  # type: ignore[arg-type]
-        backwards(lineage.events_before, size),  # type: ignore[arg-type]
+        forwards(lineage, size),
+        backwards(lineage, size),
+        forwards(lineage, size, Event),
+        backwards(lineage, size, Event),
     ):
         assert summaries(found) == EXPECTED
         assert [header.seq for header in found] == list(range(1, 12))
@@ -104,8 +104,8 @@ def test_all_of_it_is_read_in_order_from_either_end(lineage: Lineage, size: int)
 
 @pytest.mark.parametrize("seq", range(13))
 def test_it_is_read_from_any_seq_on(lineage: Lineage, seq: int) -> None:
-    after = lineage.headers_after(seq, 2)
-    before = lineage.headers_before(seq, 2)
+    after = lineage.after(Header, seq, 2)
+    before = lineage.before(Header, seq, 2)
 
     assert [header.seq for header in after] == list(range(seq + 1, seq + 1 + len(after)))
     assert bool(after) == (seq < 11)
@@ -169,12 +169,12 @@ def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_i
 ) -> None:
     waiting = Lineage(store_of(ledger), OURS, "c")
     assert waiting.head_seq() == 0
-    assert waiting.headers_after(0, 10) == waiting.headers_before(None, 10) == []
+    assert waiting.after(Header, 0, 10) == waiting.before(Header, None, 10) == []
     assert waiting.committed_before(NO_END, kinds=SAID, limit=10) == []
 
     ledger.session("s1", scope=HERE, agent="lyria").fork("c")
 
-    assert [header.seq for header in forwards(waiting.headers_after, 4)] == list(range(1, 8))
+    assert [header.seq for header in forwards(waiting, 4)] == list(range(1, 8))
     assert next(waiting.segments()).after_seq == 6
 
 
@@ -183,7 +183,7 @@ def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> 
     alone = Lineage(store_of(ledger), OURS, "s1")
 
     assert parts(alone) == [("s1", 0, NO_END)]
-    assert summaries(forwards(alone.headers_after, 2)) == ["a", "b", "c"]
+    assert summaries(forwards(alone, 2)) == ["a", "b", "c"]
 
 
 def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: Ledger) -> None:
@@ -191,7 +191,7 @@ def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: 
     store = Counted(store_of(ledger))
     lineage = Lineage(cast("Any", store), OURS, "s1")
 
-    forwards(lineage.headers_after, 1)
+    forwards(lineage, 1)
 
     assert store.asked["cut"] == 1
 
@@ -199,9 +199,9 @@ def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: 
 def test_a_session_may_become_a_fork_until_it_has_an_event(ledger: Ledger) -> None:
     ledger.append([said(text, session_id="s1") for text in ("x?", "y?")])
     lineage = Lineage(store_of(ledger), OURS, "s2")
-    assert lineage.headers_after(0, 10) == []
+    assert lineage.after(Header, 0, 10) == []
 
     ledger.session("s1", scope=HERE, agent="lyria").fork("s2")
 
-    assert summaries(lineage.headers_after(0, 10))[:2] == ["x?", "y?"]
-    assert summaries(lineage.headers_before(None, 10))[-1] == "forked from s1 at 2"
+    assert summaries(lineage.after(Header, 0, 10))[:2] == ["x?", "y?"]
+    assert summaries(lineage.before(Header, None, 10))[-1] == "forked from s1 at 2"

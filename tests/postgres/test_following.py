@@ -320,14 +320,16 @@ def test_a_committed_follower_that_is_stopped_within_a_run_gets_all_of_it_again(
 def looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
     """Note where followers look for more; one that looks again and again is stopped."""
     made: list[Mark] = []
-    headers_after = store_of(ledger).reader.headers_after
+    followed = store_of(ledger).reader.followed
 
-    def counting(scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
+    def counting(
+        part: type[Header], scope: Scope, mark: Mark, *, limit: int
+    ) -> FollowedEvents[Header]:
         made.append(mark)
         assert len(made) < 20, "it looks again and again"
-        return headers_after(scope, mark, limit=limit)
+        return followed(part, scope, mark, limit=limit)
 
-    monkeypatch.setattr(store_of(ledger).reader, "headers_after", counting)
+    monkeypatch.setattr(store_of(ledger).reader, "followed", counting)
     return made
 
 

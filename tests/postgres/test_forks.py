@@ -18,6 +18,7 @@ from postgres_server import Server
 from postgres_writers import open_ledger, race_for_fork, store_of
 from threads import in_threads
 from treering.errors import Conflict, NotFound, NotPermitted
+from treering.model.events import Header
 from treering.model.scopes import Scope
 from treering.storage.postgres import reader, sessions, snapshots
 from treering.storage.postgres.rows import translate
@@ -81,7 +82,7 @@ def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: L
     seqs = [
         [
             header.seq
-            for header in store_of(ledger).reader.session_headers(OURS, name, after_seq=0, limit=9)
+            for header in store_of(ledger).reader.by_seq(Header, OURS, name, after_seq=0, limit=9)
         ]
         for name in (f"n{number}" for number in range(20))
     ]

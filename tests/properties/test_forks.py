@@ -13,10 +13,11 @@ import treering
 from builders import HERE, said
 from forks import fork
 from ports import store_of
+from treering import Event
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from treering import Event, Ledger
+    from treering import Ledger
 
 OURS: Final = Scope(HERE)
 ROOTS: Final = ("r0", "r1")
@@ -105,7 +106,7 @@ class Tree:
         past: list[Event] = []
         place: str | None = name
         while place is not None:
-            own = store.reader.session_events(OURS, place, after_seq=0, limit=1_000)
+            own = store.reader.by_seq(Event, OURS, place, after_seq=0, limit=1_000)
             past[:0] = [e for e in own if e.seq <= until]
             cut = store.sessions.cut(OURS, place)
             place, until = (None, 0) if cut is None else (cut.parent, cut.seq)

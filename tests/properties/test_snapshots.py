@@ -13,6 +13,7 @@ from builders import HERE, NOON, said
 from derive.folds import counts, goals, memories, schedules, turns, usage
 from forks import fork
 from ports import store_of
+from treering import Event
 from treering.derive.snapshots import COUNTS, FOLDED, VERSION
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import Views
@@ -22,7 +23,7 @@ from treering.model.scopes import parse_scope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering import Event, Ledger
+    from treering import Ledger
 
 RUNS: Final = ["r1", "r2", None]
 THINGS: Final = ["a", 3]
@@ -211,7 +212,7 @@ class Story:
 
     def _pages(self) -> Iterator[Event]:
         lineage, seq = self.lineage(), 0
-        while page := lineage.events_after(seq, 1_000):
+        while page := lineage.after(Event, seq, 1_000):
             yield from page
             seq = page[-1].seq
 

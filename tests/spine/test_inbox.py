@@ -16,6 +16,7 @@ from ports import store_of
 from run_records import Doorkeeper, ends, kinds, runs
 from threads import in_threads
 from treering.ledger.inbox import ATTEMPTS_MAX
+from treering.model.events import Header
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -391,9 +392,9 @@ def test_a_session_with_a_long_past_is_read_from_its_last_taking(
     assert fresh._inbox._settled() == last_taken.refs["settled_seq"]
     received = [header.seq for header in inbox.headers() if header.kind == "inbox.received"]
     assert received[-2] <= last_taken.refs["settled_seq"] < received[-1]
-    assert store.reader.last_headers(Scope(HERE), "inbox", before_seq=None, limit=1)[0].seq == (
-        fresh._inbox._read_to
-    )
+    assert store.reader.last_by_seq(Header, Scope(HERE), "inbox", before_seq=None, limit=1)[
+        0
+    ].seq == (fresh._inbox._read_to)
     assert fresh._inbox._waiting == {}
 
 

@@ -23,6 +23,7 @@ import treering
 from builders import DAY, HERE, NOON, called, said
 from effort import PATIENCE_S
 from ports import store_of
+from treering.model.events import Event, Header
 from treering.model.queries import pack
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.opening import connect
@@ -416,14 +417,14 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     state = plan(indexes.SESSION_STATE, (1,))
     assert "SEARCH seqs_by_session USING PRIMARY KEY (session=?)" in state
     assert "SEARCH heads USING INTEGER PRIMARY KEY (rowid=?)" in state
-    for halves in (reader.SESSION_HEADERS, reader.LAST_HEADERS):
+    for halves in (reader.BY_SEQ[Header], reader.LAST_BY_SEQ[Header]):
         indexed, tail = plan(halves.indexed, asked), plan(halves.tail, asked)
         assert "SEARCH t USING PRIMARY KEY (session=? AND seq>? AND seq<?)" in indexed
         assert "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)" in indexed
         assert tail == "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)"
         assert "TEMP B-TREE" not in indexed
         assert "contents" not in indexed
-    for stretch in (reader.LIVE_HEADERS, reader.LIVE_EVENTS, reader.ALL_RECORDS):
+    for stretch in (*reader.FOLLOWED.values(), reader.ALL_RECORDS):
         following = plan(stretch, (0, 9, 1, 5))
         assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in following
         assert "INDEX" not in following
@@ -499,7 +500,7 @@ def test_a_look_before_a_write_waits_for_nobody_who_writes(path: Path) -> None:
         try:
             with ThreadPoolExecutor(1) as pool:
                 runs = pool.submit(store.reader.open_runs, HERE, "s1").result(PATIENCE_S / 2)
-                first = pool.submit(store.reader.session_events, HERE, "s1", after_seq=0, limit=1)
+                first = pool.submit(store.reader.by_seq, Event, HERE, "s1", after_seq=0, limit=1)
                 events = first.result(PATIENCE_S / 2)
         finally:
             over.set()

@@ -15,6 +15,7 @@ from builders import DAY, HERE, NOON, called, run_of, said
 from forks import fork
 from storage.test_tampering import tamper
 from treering.errors import DuplicateEvent
+from treering.model.events import Event, Header
 from treering.model.scopes import Scope
 from treering.storage.sqlite import indexes
 
@@ -61,7 +62,7 @@ def fill(ledger: Ledger, count: int, *, first: int = 0) -> None:
 
 
 def whole(ledger: Ledger, session: str) -> list[Any]:
-    return store_of(ledger).reader.session_headers(OURS, session, after_seq=0, limit=99)
+    return store_of(ledger).reader.by_seq(Header, OURS, session, after_seq=0, limit=99)
 
 
 def seqs(found: list[Any]) -> list[int]:
@@ -79,13 +80,13 @@ def test_every_stretch_of_a_session_is_read_in_order(path: Path, count: int) -> 
                 for after in range(own + 1):
                     wanted = list(range(after + 1, min(after + limit, own) + 1))
                     read: dict[str, Any] = {"after_seq": after, "limit": limit}
-                    assert seqs(store.reader.session_headers(OURS, name, **read)) == wanted
-                    assert seqs(store.reader.session_events(OURS, name, **read)) == wanted
+                    assert seqs(store.reader.by_seq(Header, OURS, name, **read)) == wanted
+                    assert seqs(store.reader.by_seq(Event, OURS, name, **read)) == wanted
                     assert seqs(store.reader.records(OURS, name, **read)) == wanted
                     wanted = list(range(max(after + 1 - limit, 1), after + 1))
                     last: dict[str, Any] = {"before_seq": after + 1, "limit": limit}
-                    assert seqs(store.reader.last_headers(OURS, name, **last)) == wanted
-                    assert seqs(store.reader.last_events(OURS, name, **last)) == wanted
+                    assert seqs(store.reader.last_by_seq(Header, OURS, name, **last)) == wanted
+                    assert seqs(store.reader.last_by_seq(Event, OURS, name, **last)) == wanted
             every = list(range(1, own + 1))
             assert seqs(store.reader.events_at(OURS, name, [*every, *every, own + 1])) == every
     assert marks(path) == (count // LAG * LAG, count)
@@ -337,8 +338,8 @@ def test_the_index_is_not_read_for_a_fork_that_is_all_in_the_tail(
 
         monkeypatch.setattr(indexes, "fetch_all", fetch_all)
         reader = store_of(ledger).reader
-        first = reader.session_headers(OURS, "f", after_seq=0, limit=9)
-        last = reader.last_headers(OURS, "f", before_seq=None, limit=9)
+        first = reader.by_seq(Header, OURS, "f", after_seq=0, limit=9)
+        last = reader.last_by_seq(Header, OURS, "f", before_seq=None, limit=9)
 
     assert [header.seq for header in first] == [LAG + 1, LAG + 2]
     assert last == first

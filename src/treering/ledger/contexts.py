@@ -17,6 +17,7 @@ from treering.context.tokens import Counter, exact_counter
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
+from treering.model.events import Event
 from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.ledger.lineage import Lineage, Segment
-    from treering.model.events import Event, Header
+    from treering.model.events import Header
     from treering.model.tools import SyntheticPolicy
 
 DIALECT_DEFAULT: Final[Dialect] = "openai-chat"
@@ -228,7 +229,7 @@ class Contexts:
         store, scope = self._lineage.store, self._lineage.scope
         for segment in reversed(list(self._lineage.segments())):
             for run_id in run_ids:
-                for event in store.reader.run_events(scope, segment.session_id, run_id):
+                for event in store.reader.by_run(Event, scope, segment.session_id, run_id):
                     if event.kind == "context.assembled" and segment.holds(event.seq):
                         yield event
 
@@ -249,7 +250,7 @@ class Contexts:
             limit=min(count, PAGE_ITEMS_MAX),
             backwards=True,
         )
-        while page := self._lineage.store.reader.events(query):
+        while page := self._lineage.store.reader.by_time(Event, query):
             # A session may have continued after it was forked.
             yield from (event for event in reversed(page) if segment.holds(event.seq))
             query = msgspec.structs.replace(

@@ -12,6 +12,7 @@ from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.people import talking
 from treering.ledger.tool_calls import read_page
 from treering.memory.conversations import Conversation, Spoken
+from treering.model.events import Event, Header
 from treering.model.kinds import HIDING_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.tools import ToolQuery
@@ -21,7 +22,6 @@ from treering.rules.project_commands import ShellCall, command_runs, is_piped
 
 if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionSettings
     from treering.model.tools import ToolRecord
@@ -114,7 +114,7 @@ class _ConversationScan:
 
 def _user(lineage: Lineage) -> str | None:
     """Return whose session it is, as its first events say."""
-    return talking(lineage.headers_after(lineage.own_after_seq(), FIRST_HEADERS))
+    return talking(lineage.after(Header, lineage.own_after_seq(), FIRST_HEADERS))
 
 
 def _spoken(event: Event, user: str | None) -> Spoken | None:
@@ -175,7 +175,7 @@ def _output(store: EventStore, scope: Scope, record: ToolRecord) -> str | None:
 
 def _project_folder(store: EventStore, scope: Scope, session_id: str) -> str | None:
     """Return the folder that an imported session was in."""
-    for event in store.reader.session_events(scope, session_id, after_seq=0, limit=FIRST_EVENTS):
+    for event in store.reader.by_seq(Event, scope, session_id, after_seq=0, limit=FIRST_EVENTS):
         folder = event.payload.get("cwd") if isinstance(event.payload, dict) else None
         if event.kind == "session.imported" and isinstance(folder, str):
             return folder

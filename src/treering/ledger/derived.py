@@ -21,6 +21,7 @@ from treering.ledger.views import Views
 from treering.memory.document_index import entries
 from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, TOLD_KINDS
 from treering.memory.vectors import unpack
+from treering.model.events import Event
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.receipts import Broken
 from treering.rules.terms import term_ids
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
     from treering.memory.records import Document, IndexEntry, IndexName, IndexState
-    from treering.model.events import Event
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
 
@@ -314,7 +314,7 @@ def _count_worded(
     mark: Mark = ()
     more = True
     while more:
-        stretch = store.reader.events_after(scope, mark, limit=PAGE)
+        stretch = store.reader.followed(Event, scope, mark, limit=PAGE)
         own = [
             event
             for event in stretch.items

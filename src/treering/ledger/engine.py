@@ -23,6 +23,7 @@ from treering.ledger.records import SealedMeanwhile
 from treering.ledger.session_settings import read_settings
 from treering.ledger.sink_history import PrivateSinkHistory, SinkHistory
 from treering.locks import Lock, LockSet
+from treering.model.events import Event, Header
 from treering.model.fields import bounded_clock
 from treering.model.parts import RunStarted
 from treering.model.scopes import Scope
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.ledger.sessions import Session
     from treering.model import receipts
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import NewEvent
     from treering.model.views import Message, OpenRun
     from treering.spine import closing, run_events, run_state, runs
     from treering.spine.ports import Sink
@@ -422,7 +423,7 @@ class Engine:
 
     def head_seq(self, scope: Scope, session_id: str) -> int:
         """Return the last seq of a session; 0 if it has no past."""
-        last = self.store.reader.last_headers(scope, session_id, before_seq=None, limit=1)
+        last = self.store.reader.last_by_seq(Header, scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
     def session_key(self, scope: str, session_id: str) -> str | None:
@@ -455,19 +456,13 @@ class Engine:
         idle_s: float,
         stop: threading.Event,
         private: bool,
-    ) -> Follower[Header] | Follower[Event]:
+    ) -> Follower[Header]:
         """Return what comes after a cursor, until nothing has come for a while.
 
         Payloads are read only if ``private``: one that is sealed may not be readable here.
         """
-        store = self.store
-        if private:
-            return Follower(
-                store, scope, read=store.reader.events_after, of_run=store.reader.run_events,
-                after=after, committed=False, idle_s=idle_s, stop=stop,
-            )  # fmt: skip
         return Follower(
-            store, scope, read=store.reader.headers_after, of_run=store.reader.run_headers,
+            self.store, scope, Event if private else Header,
             after=after, committed=False, idle_s=idle_s, stop=stop,
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from treering.ledger.outlines import FIRST_EVENTS
 from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.events import REDACTED
+from treering.model.events import REDACTED, Header
 from treering.model.kinds import IMPORTED
 from treering.model.memories import EPISODE, Sentence
 from treering.model.messages import AssistantMessage
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from treering.context.summaries import Summariser
     from treering.ledger.guarded_append import Append
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Event, NewEvent
     from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
@@ -98,7 +98,7 @@ def episode(
     )
     account = _account(messages, telling, summariser)
     person = user or talking(events)
-    opened = lineage.headers_after(own_seq, FIRST_EVENTS)
+    opened = lineage.after(Header, own_seq, FIRST_EVENTS)
     payload = {
         "user": None if in_group else person,
         "walled": walled,
@@ -213,7 +213,7 @@ def _unless_covered(lineage: Lineage, read_seq: int, append: Append) -> Append:
 
     def guarded(entries: Sequence[NewEvent], seq: int) -> list[Header]:
         after = read_seq
-        while after < seq and (page := lineage.headers_after(after, PAGE)):
+        while after < seq and (page := lineage.after(Header, after, PAGE)):
             if any(header.kind == EPISODE for header in page):
                 raise _CoveredMeanwhileError
             after = page[-1].seq

@@ -12,7 +12,7 @@ import msgspec
 from treering.errors import InvalidInput, NotPermitted
 from treering.ledger.lineage import NO_END
 from treering.ledger.records import AGENT, Selection
-from treering.model.events import NewEvent
+from treering.model.events import Header, NewEvent
 from treering.model.fields import instant
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Draft, Erasure, SessionErasure
-    from treering.model.events import Header
     from treering.model.scopes import Retention
 
 
@@ -159,8 +158,8 @@ def _ids(store: EventStore, selection: Selection) -> list[str]:
         return []
     event_ids: list[str] = []
     after = 0
-    while page := store.reader.session_headers(
-        selection.scope, selection.session_id, after_seq=after, limit=ROUND_EVENTS_MAX
+    while page := store.reader.by_seq(
+        Header, selection.scope, selection.session_id, after_seq=after, limit=ROUND_EVENTS_MAX
     ):
         event_ids += [header.event_id for header in page]
         after = page[-1].seq
@@ -268,7 +267,7 @@ def expire(
 
 def check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
     """Refuse a clock that cannot be right by when events were recorded. Raises InvalidInput."""
-    latest = store.reader.headers(Query(scope=scope, backwards=True, limit=1))
+    latest = store.reader.by_time(Header, Query(scope=scope, backwards=True, limit=1))
     recorded_ms = latest[0].recorded_ms if latest else now_ms
     if recorded_ms - now_ms <= CLOCK_BEHIND_DAYS_MAX * DAY_MS:
         found_ms = _recorded_before(store, scope, now_ms)
@@ -292,7 +291,7 @@ def _recorded_before(store: EventStore, scope: Scope, now_ms: int) -> int:
     What was recorded today proves nothing: the same clock said when.
     """
     query = Query(scope=scope, until_ms=now_ms - DAY_MS, backwards=True, limit=1)
-    return max((header.recorded_ms for header in store.reader.headers(query)), default=0)
+    return max((header.recorded_ms for header in store.reader.by_time(Header, query)), default=0)
 
 
 def _is_recent(recorded_ms: int, now_ms: int) -> bool:
@@ -402,7 +401,7 @@ def _summarises(header: Header, ranges: Sequence[tuple[int, int]]) -> bool:
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     query = Query(scope=scope, session_id=session_id, kinds=KINDS, limit=PAGE_ITEMS_MAX)
-    while page := store.reader.headers(query):
+    while page := store.reader.by_time(Header, query):
         yield from page
         query = msgspec.structs.replace(
             query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)

@@ -12,6 +12,7 @@ from treering.ledger.lineage import NO_END
 from treering.ledger.outlines import Sketch, check_limit, head_of, heads
 from treering.ledger.turn_bounds import turn_end
 from treering.model.codec import decode, encode
+from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import SessionForked
 from treering.model.queries import Page, pack, unpack
@@ -151,7 +152,7 @@ def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
     """Return the last seq that is of no turn under way; 0 if there is none."""
     seq = 0
     for _ in range(LOOKS_MAX):
-        last = next(iter(lineage.headers_before(None, 1)), None)
+        last = next(iter(lineage.before(Header, None, 1)), None)
         seq = 0 if last is None else last.seq
         # Runs without an owner may never end; what they said does not count in a fork either.
         before = min((run.first_seq - 1 for run in running()), default=seq)

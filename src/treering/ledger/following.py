@@ -13,11 +13,11 @@ from treering.model.queries import pack, unpack
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
-    from treering.model.queries import FollowedEvents, Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
@@ -36,9 +36,8 @@ class Follower(Generic[Item]):
         self,
         store: EventStore,
         scope: Scope,
+        part: type[Item],
         *,
-        read: Callable[..., FollowedEvents[Item]],
-        of_run: Callable[[Scope, str, str], Iterator[Item]],
         after: str | None,
         committed: bool,
         idle_s: float | None,
@@ -46,8 +45,7 @@ class Follower(Generic[Item]):
     ) -> None:
         self._store = store
         self._scope = scope
-        self._read = read
-        self._of_run = of_run
+        self._part = part
         self._mark = mark_of(after, scope) if after else ()
         self._committed = committed
         self._idle_s = idle_s
@@ -78,7 +76,7 @@ class Follower(Generic[Item]):
     def _deliver(self) -> Iterator[Item]:
         seen = self._mark
         while not (self._stop is not None and self._stop.is_set()):
-            page = self._read(self._scope, seen, limit=PAGE)
+            page = self._store.reader.followed(self._part, self._scope, seen, limit=PAGE)
             seen = page.last
             self._left = len(page.items)
             for event, mark in zip(page.items, page.marks, strict=True):
@@ -95,10 +93,11 @@ class Follower(Generic[Item]):
             yield event
         elif event.kind == "run.ended":
             # The whole run comes now, so a cursor before its end brings all of it again.
-            for part in self._of_run(self._scope, event.session_id, event.run_id):
-                if part.seq == event.seq:
+            run = event.session_id, event.run_id
+            for member in self._store.reader.by_run(self._part, self._scope, *run):
+                if member.seq == event.seq:
                     self._mark = mark
-                yield part
+                yield member
         elif event.kind in RUN_ENDS:
             self._mark = mark
 

@@ -27,7 +27,7 @@ from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.records import AGENT, Selection
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
-from treering.model.events import NewEvent
+from treering.model.events import Event, Header, NewEvent
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.model.receipts import ForgetReceipt
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from treering.ledger.erasure import Provenance
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Erased, ForkPoint, Share
-    from treering.model.events import Event, Header
     from treering.model.scopes import Scope
 
     Interrupt = Callable[[Scope, str, str], object]
@@ -242,9 +241,7 @@ class _Forgetting:
 
     def _own(self, name: str) -> Iterator[Header]:
         """Return what is to go of a session that has anything about them."""
-        read = partial(
-            self._store.reader.session_headers, self._scope, name, limit=ROUND_EVENTS_MAX
-        )
+        read = partial(self._store.reader.by_seq, Header, self._scope, name, limit=ROUND_EVENTS_MAX)
         whole, after = name in self._whole, 0
         while page := read(after_seq=after):
             after = page[-1].seq
@@ -464,7 +461,7 @@ def _names_in(payload: Any) -> set[str]:
 
 def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator[Event]:
     query = Query(scope=scope, kinds=kinds, limit=PAGE_ITEMS_MAX)
-    while page := store.reader.events(query):
+    while page := store.reader.by_time(Event, query):
         yield from page
         query = msgspec.structs.replace(
             query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)

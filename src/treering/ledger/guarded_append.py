@@ -9,6 +9,7 @@ import msgspec
 
 from treering.errors import Conflict, RunClosed
 from treering.ledger import erasure
+from treering.model.events import Header
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
 from treering.spine.run_events import make_event
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
     from treering.ledger.turn_bounds import Undoing
-    from treering.model.events import Header, NewEvent
+    from treering.model.events import NewEvent
 
     Append = Callable[[Sequence[NewEvent], int], list[Header]]
     """Records events right after a seq, or raises Conflict."""
@@ -77,7 +78,7 @@ def append_text_later(
 ) -> Header | None:
     """Record a summary after all that others said since; None if they undid or erased."""
     for _ in range(LOOKS_MAX):
-        while page := lineage.headers_after(read.seq, PAGE):
+        while page := lineage.after(Header, read.seq, PAGE):
             if any(header.kind in _REWRITING for header in page):
                 return None
             read = msgspec.structs.replace(read, seq=page[-1].seq)

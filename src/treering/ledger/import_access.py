@@ -17,6 +17,7 @@ from treering.lazy import LazyModule
 from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.arguments import checks_arguments
 from treering.model.codec import decode, encode
+from treering.model.events import Header
 from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.scopes import parse_scope
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.engine import Engine
     from treering.ledger.ports import EventStore
-    from treering.model.events import Header, NewEvent
+    from treering.model.events import NewEvent
     from treering.model.scopes import Scope
 else:
     base64 = LazyModule("base64")
@@ -71,7 +72,7 @@ class ImportAccess:
         """Return whether a session has no events, not even before a fork: cheaper than a handle."""
         name = check_name(session_id, "session_id")
         reader = self._store.reader
-        return not reader.last_headers(parse_scope(scope), name, before_seq=None, limit=1)
+        return not reader.last_by_seq(Header, parse_scope(scope), name, before_seq=None, limit=1)
 
     def close_silent_runs(self, scope: str | None, *, prefix: str, silent_ms: int) -> set[str]:
         """Close imported runs whose ends never came, as interrupted; return those that stay open.

@@ -15,6 +15,7 @@ import msgspec
 
 from treering.errors import Conflict, RunActive
 from treering.locks import Lock
+from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.views import Message
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Header, NewEvent
+    from treering.model.events import NewEvent
     from treering.model.scopes import Scope
     from treering.spine.runs import Run
 
@@ -124,8 +125,8 @@ class Inbox:
 
     def _report(self, append: Append, template: NewEvent) -> None:
         """Record what is set aside while nothing is taken, unless another process just did."""
-        last = self._store.reader.last_headers(
-            self._scope, self._session_id, before_seq=None, limit=1
+        last = self._store.reader.last_by_seq(
+            Header, self._scope, self._session_id, before_seq=None, limit=1
         )
         message, aside = self.next(template)
         if message is None and aside:
@@ -162,8 +163,8 @@ class Inbox:
     def _read_on(self) -> None:
         if self._read_to is None:
             self._read_to = self._settled()
-        while page := self._store.reader.session_headers(
-            self._scope, self._session_id, after_seq=self._read_to, limit=PAGE
+        while page := self._store.reader.by_seq(
+            Header, self._scope, self._session_id, after_seq=self._read_to, limit=PAGE
         ):
             for header in page:
                 self._note(header)
@@ -248,6 +249,8 @@ def _set_aside(template: NewEvent, waiting: _InboxItem) -> NewEvent:
 
 def _backwards(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     before: int | None = None
-    while page := store.reader.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+    while page := store.reader.last_by_seq(
+        Header, scope, session_id, before_seq=before, limit=PAGE
+    ):
         yield from reversed(page)
         before = page[0].seq

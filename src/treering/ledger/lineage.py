@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from treering.errors import Corrupt
+from treering.model.events import Header
 from treering.model.kinds import ERASURE_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
     from treering.model.queries import SessionTally
     from treering.model.scopes import Scope
 
@@ -23,7 +23,7 @@ NO_END: Final = 2**63 - 1
 
 PAGE: Final = 1_000
 
-Item = TypeVar("Item", bound="Header")
+Item = TypeVar("Item", bound=Header)
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -93,33 +93,70 @@ class Lineage:
         return self._head_of(self.session_id)
 
     def _head_of(self, session_id: str) -> int:
-        last = self.store.reader.last_headers(self.scope, session_id, before_seq=None, limit=1)
+        last = self.store.reader.last_by_seq(
+            Header, self.scope, session_id, before_seq=None, limit=1
+        )
         return last[0].seq if last else 0
 
     def segment_of(self, seq: int) -> Segment | None:
         """Return the part that the event at ``seq`` is of."""
         return next((segment for segment in self.segments() if segment.holds(seq)), None)
 
-    def headers_after(self, seq: int, limit: int, kinds: Collection[str] = ()) -> list[Header]:
-        """Return headers in order, after ``seq``, of some kinds or of all.
+    def after(
+        self, part: type[Item], seq: int, limit: int, kinds: Collection[str] = ()
+    ) -> list[Item]:
+        """Return headers or events in order, after ``seq``, of some kinds or of all.
+
+        ``part`` is Header, or Event for payloads as well. Only an empty page is the end.
+        """
+        reached: list[Segment] = []
+        for segment in self.segments():
+            reached.append(segment)
+            if segment.after_seq <= seq:
+                break
+        for segment in reversed(reached):
+            page = self.store.reader.by_seq(
+                part,
+                self.scope,
+                segment.session_id,
+                after_seq=max(seq, segment.after_seq),
+                limit=limit,
+                kinds=kinds,
+            )
+            if page and page[-1].seq > segment.until_seq:
+                page = [item for item in page if item.seq <= segment.until_seq]
+            if page:
+                if not self._segments and page[0].seq == 1:
+                    # It has the first event itself, so it cannot become a fork any more.
+                    self._segments = (segment,)
+                return page
+        return []
+
+    def before(
+        self, part: type[Item], seq: int | None, limit: int, kinds: Collection[str] = ()
+    ) -> list[Item]:
+        """Return the last headers or events before ``seq``, in order, of some kinds or of all.
 
         Only an empty page is the end.
         """
-        read = partial(self.store.reader.session_headers, kinds=kinds)
-        return self._after(read, seq, limit)
 
-    def events_after(self, seq: int, limit: int) -> list[Event]:
-        """Return the same as ``headers_after``, with payloads."""
-        return self._after(self.store.reader.session_events, seq, limit)
+        def read(session_id: str, before: int | None) -> list[Item]:
+            return self.store.reader.last_by_seq(
+                part, self.scope, session_id, before_seq=before, limit=limit, kinds=kinds
+            )
 
-    def headers_before(
-        self, seq: int | None, limit: int, kinds: Collection[str] = ()
-    ) -> list[Header]:
-        """Return the last headers before ``seq``, in order, of some kinds or of all.
-
-        Only an empty page is the end.
-        """
-        return self._before(partial(self.store.reader.last_headers, kinds=kinds), seq, limit)
+        if not self._segments and (page := read(self.session_id, seq)):
+            return page  # Its own last events, wherever they begin.
+        for segment in self.segments():
+            if seq is not None and seq <= segment.after_seq + 1:
+                continue
+            before = None if segment.until_seq == NO_END else segment.until_seq + 1
+            if seq is not None:
+                before = seq if before is None else min(seq, before)
+            page = read(segment.session_id, before)
+            if page:
+                return page
+        return []
 
     def tallies(self, after_seq: int, until_seq: int) -> list[SessionTally]:
         """Return the numbers of the events after a seq, up to another, oldest first."""
@@ -132,10 +169,6 @@ class Lineage:
             for segment, first, last in reversed(stretches)
             if first < last
         ]
-
-    def events_before(self, seq: int | None, limit: int) -> list[Event]:
-        """Return the same as ``headers_before``, with payloads."""
-        return self._before(self.store.reader.last_events, seq, limit)
 
     def committed_before(
         self,
@@ -183,7 +216,7 @@ class Lineage:
         """Return the headers of the run that the event at ``seq`` is of, in order."""
         segment = self.segment_of(seq)
         if segment is not None:
-            yield from self.store.reader.run_headers(self.scope, segment.session_id, run_id)
+            yield from self.store.reader.by_run(Header, self.scope, segment.session_id, run_id)
 
     def ancestors(self) -> dict[str, int]:
         """Return the last seq of each session that this one was forked from."""
@@ -197,8 +230,8 @@ class Lineage:
         """Whether anything was erased in an ancestor after these seqs."""
         for session_id, seq in ancestors.items():
             after = seq
-            while page := self.store.reader.session_headers(
-                self.scope, session_id, after_seq=after, limit=PAGE
+            while page := self.store.reader.by_seq(
+                Header, self.scope, session_id, after_seq=after, limit=PAGE
             ):
                 if any(header.kind in ERASURE_KINDS for header in page):
                     return True
@@ -221,41 +254,6 @@ class Lineage:
     def keep_snapshot(self, seq: int, body: bytes, view: int = 0) -> None:
         """Keep a snapshot of the lineage at ``seq``."""
         self.store.snapshots.keep(self.scope, self.session_id, seq=seq, body=body, view=view)
-
-    def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
-        reached: list[Segment] = []
-        for segment in self.segments():
-            reached.append(segment)
-            if segment.after_seq <= seq:
-                break
-        for segment in reversed(reached):
-            page = read(
-                self.scope, segment.session_id, after_seq=max(seq, segment.after_seq), limit=limit
-            )
-            if page and page[-1].seq > segment.until_seq:
-                page = [item for item in page if item.seq <= segment.until_seq]
-            if page:
-                if not self._segments and page[0].seq == 1:
-                    # It has the first event itself, so it cannot become a fork any more.
-                    self._segments = (segment,)
-                return page
-        return []
-
-    def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:
-        if not self._segments and (
-            page := read(self.scope, self.session_id, before_seq=seq, limit=limit)
-        ):
-            return page  # Its own last events, wherever they begin.
-        for segment in self.segments():
-            if seq is not None and seq <= segment.after_seq + 1:
-                continue
-            before = None if segment.until_seq == NO_END else segment.until_seq + 1
-            if seq is not None:
-                before = seq if before is None else min(seq, before)
-            page = read(self.scope, segment.session_id, before_seq=before, limit=limit)
-            if page:
-                return page
-        return []
 
 
 def next_limit(limit: int, page: Sequence[Header], limit_max: int) -> int:

@@ -13,6 +13,7 @@ from treering.lazy import LazyModule
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.ledger.session_settings import read_attribution, read_settings
+from treering.model.events import Header
 from treering.model.kinds import HIDING_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 from treering.model.scopes import Scope
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from treering.memory.conversations import Conversation
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
     from treering.model.queries import TimelinePoint
     from treering.model.receipts import Target
     from treering.model.sessions import Attribution, SessionSettings
@@ -72,7 +73,7 @@ class Recorder:
         """Return the ranges of a session that were undone, as their first and last seq."""
         kinds = tuple(sorted(HIDING_KINDS))
         query = Query(scope=scope, session_id=session_id, kinds=kinds, limit=PAGE_ITEMS_MAX)
-        headers = sorted(self._store.reader.headers(query), key=lambda header: -header.seq)
+        headers = sorted(self._store.reader.by_time(Header, query), key=lambda header: -header.seq)
         hidden = UndoFilter()
         visible = [header for header in headers if hidden.is_visible(header)]
         redone = {redone_by(header) for header in visible}
@@ -167,7 +168,7 @@ class Recorder:
             limit=PAGE_ITEMS_MAX,
             after=after,
         )
-        return self._store.reader.headers(query)
+        return self._store.reader.by_time(Header, query)
 
     def _follower(self, scope: Scope, session_id: str, purpose: ReadPurpose) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used again, is another one.

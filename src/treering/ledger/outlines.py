@@ -14,6 +14,7 @@ from treering.ledger.people import talking
 from treering.ledger.records import FORGOTTEN, SessionHead
 from treering.ledger.session_settings import settings_after_forgetting
 from treering.memory.records import MEMORY_SESSION
+from treering.model.events import Event, Header
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS, MEMORY_KINDS
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event, Header
     from treering.model.sessions import SessionState
 
 
@@ -136,7 +136,7 @@ def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iter
 
 def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | None:
     """Return a session at its last event; None if it has no past."""
-    last = store.reader.last_headers(scope, session_id, before_seq=None, limit=1)
+    last = store.reader.last_by_seq(Header, scope, session_id, before_seq=None, limit=1)
     if not last:
         return None
     return SessionHead(
@@ -169,10 +169,10 @@ class Sketch:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        last = store.reader.last_headers(scope, name, before_seq=None, limit=LAST_EVENTS)
+        last = store.reader.last_by_seq(Header, scope, name, before_seq=None, limit=LAST_EVENTS)
         first = last[:FIRST_EVENTS]
         if len(last) == LAST_EVENTS:  # There are others before these.
-            first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
+            first = store.reader.by_seq(Header, scope, name, after_seq=start, limit=FIRST_EVENTS)
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
         # The times in a log say more than the time of its import.
@@ -250,8 +250,8 @@ class Sketch:
         page, before_seq = last, None
         while True:
             if page is None:
-                page = self._store.reader.last_headers(
-                    self._scope, name, before_seq=before_seq, limit=LAST_EVENTS
+                page = self._store.reader.last_by_seq(
+                    Header, self._scope, name, before_seq=before_seq, limit=LAST_EVENTS
                 )
             if not page:
                 return
@@ -383,7 +383,7 @@ class Titles:
 
     def _pages(self, query: Query) -> Iterator[list[Event]]:
         """Return pages of events, the latest first; each of them reads forwards."""
-        while page := self._store.reader.events(query):
+        while page := self._store.reader.by_time(Event, query):
             yield page
             query = msgspec.structs.replace(
                 query, after=TimelinePoint(page[0].ts_ms, page[0].position)

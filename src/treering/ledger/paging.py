@@ -9,6 +9,7 @@ import msgspec
 from treering.derive.visible import UndoFilter
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END, next_limit
+from treering.model.events import Header
 from treering.model.fields import check_count, check_list, check_name, check_time
 from treering.model.kinds import HIDING_KINDS, stored_kinds
 from treering.model.queries import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.lineage import Lineage
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
 
 
 Item = TypeVar("Item", bound="Header")
@@ -69,13 +70,12 @@ def parse_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
     return stored_kinds((kinds,) if isinstance(kinds, str) else check_list(kinds, "kinds"))
 
 
-def read_page(
-    store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
-) -> Page[Item]:
-    """Return one page of ``query``, after the cursor ``after``."""
+def read_page(store: EventStore, part: type[Item], query: Query, after: str | None) -> Page[Item]:
+    """Return one page of the headers or events of ``query``, after the cursor ``after``."""
     position = None if after is None else read_cursor(query, after)
     # One more than asked for says whether there is more.
-    rows = read(msgspec.structs.replace(query, after=position, limit=query.limit + 1))
+    wanted = msgspec.structs.replace(query, after=position, limit=query.limit + 1)
+    rows = store.reader.by_time(part, wanted)
     items = rows[-query.limit :] if query.backwards else rows[: query.limit]
     edge = _edge(query, items)
     if edge is None:
@@ -86,15 +86,15 @@ def read_page(
 
 
 def read_session_page(
-    store: EventStore, query: Query, after: str | None, read: Callable[..., list[Item]]
+    store: EventStore, part: type[Item], query: Query, after: str | None
 ) -> Page[Item]:
     """Return one page of the session of ``query``, its own events by seq, after ``after``."""
     scope, session_id = query.scope, query.session_id or ""
     seq = 0 if after is None else read_seq_cursor(scope, session_id, after)
-    items = read(scope, session_id, after_seq=seq, limit=query.limit)
+    items = store.reader.by_seq(part, scope, session_id, after_seq=seq, limit=query.limit)
     last = items[-1].seq if items else seq
     has_more = bool(
-        items and store.reader.session_headers(scope, session_id, after_seq=last, limit=1)
+        items and store.reader.by_seq(Header, scope, session_id, after_seq=last, limit=1)
     )
     cursor = make_seq_cursor(scope, session_id, last) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
@@ -110,22 +110,22 @@ def _edge(query: Query, items: Sequence[Header]) -> TimelinePoint | None:
 
 def _has_more(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
     """Whether a short page was cut because its payloads are large."""
-    return bool(store.reader.headers(msgspec.structs.replace(query, after=edge, limit=1)))
+    return bool(store.reader.by_time(Header, msgspec.structs.replace(query, after=edge, limit=1)))
 
 
 PAGE: Final = 2_000
 
 
 def read_pages(
-    after: Callable[[int, int], list[Item]],
-    before: Callable[[int | None, int], list[Item]],
+    lineage: Lineage,
+    part: type[Item],
     first: int | None,
     last: int | None,
     keep: Callable[[Header], bool] | None = None,
     *,
     after_seq: int = 0,
 ) -> Iterator[Item]:
-    """Return all events, the ``first`` or the ``last``. Raises InvalidInput for both.
+    """Return all headers or events, the ``first`` or the ``last``. Raise InvalidInput for both.
 
     ``keep`` says which events are wanted: no more pages are read than it takes to find them.
     ``after_seq`` skips the beginning, except for the ``last``.
@@ -133,11 +133,10 @@ def read_pages(
     if first is not None and last is not None:
         raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
     if last is not None:
-        return _backwards(before, check_count(last, "last"), keep)
+        return _backwards(lineage, part, check_count(last, "last"), keep)
     count = None if first is None else check_count(first, "first")
-    return _forwards(
-        after, count, keep, 0 if after_seq == 0 else check_count(after_seq, "after_seq")
-    )
+    seq = 0 if after_seq == 0 else check_count(after_seq, "after_seq")
+    return _forwards(lineage, part, count, keep, seq)
 
 
 def live_events(lineage: Lineage, kinds: frozenset[str], last: int | None) -> Iterator[Event]:
@@ -163,14 +162,15 @@ def live_events(lineage: Lineage, kinds: frozenset[str], last: int | None) -> It
 
 
 def _forwards(
-    after: Callable[[int, int], list[Item]],
+    lineage: Lineage,
+    part: type[Item],
     count: int | None,
     keep: Callable[[Header], bool] | None,
-    after_seq: int,
+    seq: int,
 ) -> Iterator[Item]:
-    seq, left = after_seq, count
+    left = count
     # A page may be short because its payloads are large; only an empty one is the end.
-    while left != 0 and (page := after(seq, _size(left, keep))):
+    while left != 0 and (page := lineage.after(part, seq, _size(left, keep))):
         wanted = page if keep is None else list(filter(keep, page))
         wanted = wanted if left is None else wanted[:left]
         yield from wanted
@@ -179,13 +179,14 @@ def _forwards(
 
 
 def _backwards(
-    before: Callable[[int | None, int], list[Item]],
+    lineage: Lineage,
+    part: type[Item],
     count: int,
     keep: Callable[[Header], bool] | None,
 ) -> Iterator[Item]:
     pages: list[list[Item]] = []
     seq: int | None = None
-    while count > 0 and (page := before(seq, _size(count, keep))):
+    while count > 0 and (page := lineage.before(part, seq, _size(count, keep))):
         wanted = page if keep is None else list(filter(keep, page))[-count:]
         pages.append(wanted)
         seq = page[0].seq

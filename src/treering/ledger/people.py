@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.model.events import Header
 from treering.model.kinds import MEMORY_KINDS
 from treering.model.queries import Query
 from treering.model.scopes import Scope
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.memory.identity import UserIdentities
-    from treering.model.events import Header
 
 MAIN_PREFIX: Final = "main:"
 OPENINGS: Final = ("session.opened", "session.forked")
@@ -35,7 +35,7 @@ def main_id(channel: str, handle: str) -> str:
 
 def opened_for(store: EventStore, scope: Scope, session_id: str) -> str | None:
     """Return the user that a session was opened for; None if there is no such session."""
-    first = store.reader.session_headers(scope, session_id, after_seq=0, limit=1)
+    first = store.reader.by_seq(Header, scope, session_id, after_seq=0, limit=1)
     return first[0].user_id if first else None
 
 
@@ -129,7 +129,7 @@ class People:
     def _identities_of(self, scope: Scope) -> UserIdentities | None:
         """Return who is linked and merged in a scope; None if nobody ever was."""
         query = Query(scope=scope, kinds=IDENTITY_KINDS, limit=1)
-        return self._identities(scope) if self._store.reader.headers(query) else None
+        return self._identities(scope) if self._store.reader.by_time(Header, query) else None
 
     def _unused(self, scope: Scope, channel: str, handle: str) -> str:
         """Return the name of a new user: the same for every caller."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from treering.model.searches import SearchCandidate, SearchCandidates
     from treering.model.tools import ToolQuery, ToolRecord, ToolStatistics
     from treering.model.views import OpenRun
+
+
+Item = TypeVar("Item", bound="Header")
 
 
 class EventStore(Protocol):
@@ -147,38 +150,39 @@ class EventStore(Protocol):
 class EventReader(Protocol):
     """Reads events by time, by session, by run, by id and in commit order."""
 
-    def headers(self, query: Query) -> list[Header]:
-        """Return up to ``query.limit`` headers in the query's direction."""
+    def by_time(self, part: type[Item], query: Query) -> list[Item]:
+        """Return up to ``query.limit`` headers or events in the query's direction.
 
-    def events(self, query: Query) -> list[Event]:
-        """Return the same as ``headers``, with payloads."""
+        ``part`` is Header, or Event for payloads as well. Large payloads shorten a page of events,
+        here and below; only an empty page is the end.
+        """
 
-    def session_headers(
+    def by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         after_seq: int,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
+    ) -> list[Item]:
+        """Return headers or events of a session in order, after ``after_seq``.
 
-    def session_events(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
-    ) -> list[Event]:
-        """Return events of a session in order, after ``after_seq``."""
+        They are of some kinds, or of all.
+        """
 
-    def last_headers(
+    def last_by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         before_seq: int | None,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return the last headers of a session, before ``before_seq``, in order.
+    ) -> list[Item]:
+        """Return the last headers or events of a session, before ``before_seq``, in order.
 
         They are of some kinds, or of all.
         """
@@ -187,11 +191,6 @@ class EventReader(Protocol):
         self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
     ) -> SessionTally:
         """Return the numbers of the session's own events after a seq, up to another."""
-
-    def last_events(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
-    ) -> list[Event]:
-        """Return the last events of a session, before ``before_seq``, in order."""
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; missing ones are left out."""
@@ -210,7 +209,7 @@ class EventReader(Protocol):
         """Return the last committed events of ``kinds`` before ``before_seq``, in order.
 
         An event is committed if it has no run, if its run succeeded at or before ``until_seq``, or
-        if its run is ``run_id``. Large payloads shorten a page; only an empty page is the end.
+        if its run is ``run_id``.
         """
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
@@ -232,11 +231,10 @@ class EventReader(Protocol):
     def has_legacy(self) -> bool:
         """Return whether this role has to rekey events that were erased by earlier versions."""
 
-    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
-        """Return the headers of one run, in order."""
-
-    def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
-        """Return the events of one run, in order."""
+    def by_run(
+        self, part: type[Item], scope: Scope, session_id: str, run_id: str
+    ) -> Iterator[Item]:
+        """Return the headers or events of one run, in order."""
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, if this role may see them."""
@@ -244,11 +242,10 @@ class EventReader(Protocol):
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run, if this role may see them."""
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope after ``mark``, in commit order."""
-
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope after ``mark``, in commit order."""
+    def followed(
+        self, part: type[Item], scope: Scope, mark: Mark, *, limit: int
+    ) -> FollowedEvents[Item]:
+        """Return headers or events of the scope after ``mark``, in commit order."""
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that a follower can read by now."""

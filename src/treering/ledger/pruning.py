@@ -17,6 +17,7 @@ from treering.ledger.erasure import KEPT, check_clock, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, Titles, head_of, heads
 from treering.memory.extraction import BUDGET_TOKENS
+from treering.model.events import Header
 from treering.model.kinds import IMPORTED, KINDS
 from treering.model.memories import MaintenanceReceipt
 from treering.model.parts import SessionClosed
@@ -217,7 +218,7 @@ def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
 def _has_kind(store: EventStore, scope: Scope, session_id: str, kind: str) -> bool:
     """Whether a session has an event of ``kind``, redacted or not."""
     query = Query(scope=scope, session_id=session_id, kinds=(kind,), limit=1)
-    return bool(store.reader.headers(query))
+    return bool(store.reader.by_time(Header, query))
 
 
 def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]) -> bool:
@@ -227,7 +228,9 @@ def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]
 def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
     """Whether a session has an event that pruning does not leave."""
     before: int | None = None
-    while page := store.reader.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+    while page := store.reader.last_by_seq(
+        Header, scope, session_id, before_seq=before, limit=PAGE
+    ):
         if any(header.kind not in REMAINS and not header.redacted for header in page):
             return True
         before = page[0].seq

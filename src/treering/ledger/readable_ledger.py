@@ -9,6 +9,7 @@ from treering.errors import NotFound, NotPermitted
 from treering.lazy import LazyModule
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page, read_session_page
+from treering.model.events import Event, Header
 from treering.model.fields import check_count, check_id, check_list, check_name, check_text
 from treering.model.queries import PAGE_ITEMS_DEFAULT, VIEW_ITEMS_DEFAULT
 from treering.model.scopes import parse_scope
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from treering.ledger.runs import RunOutline, RunView
     from treering.ledger.scopes import ScopeOutline
     from treering.model import search_queries
-    from treering.model.events import Event, Header
     from treering.model.queries import EventFilters, Page
     from treering.model.searches import SearchResult
     from treering.model.tools import Order, ToolFilters, ToolRecord, ToolStatistics
@@ -78,7 +78,7 @@ class ReadableLedger:
         the ``next_cursor`` of the previous page; with ``last`` it continues towards the past.
         """
         query = make_query(scope, first=first, last=last, **filters)
-        return read_page(self._store, query, after, self._store.reader.headers)
+        return read_page(self._store, Header, query, after)
 
     def events(
         self,
@@ -91,7 +91,7 @@ class ReadableLedger:
     ) -> Page[Event]:
         """Return the same as ``headers``, with payloads; large payloads make a page shorter."""
         query = make_query(scope, first=first, last=last, **filters)
-        return read_page(self._store, query, after, self._store.reader.events)
+        return read_page(self._store, Event, query, after)
 
     def replay(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
@@ -102,14 +102,14 @@ class ReadableLedger:
         before events that were recorded earlier.
         """
         query = make_query(scope, session_id=session_id, first=first)
-        return read_session_page(self._store, query, after, self._store.reader.session_headers)
+        return read_session_page(self._store, Header, query, after)
 
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
         """Return the same as ``replay``, with payloads; large payloads make a page shorter."""
         query = make_query(scope, session_id=session_id, first=first)
-        return read_session_page(self._store, query, after, self._store.reader.session_events)
+        return read_session_page(self._store, Event, query, after)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload. Raise NotFound if the scope does not have it."""
@@ -317,14 +317,20 @@ class ReadableLedger:
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return an iterator over the headers of one run, in order."""
-        return self._store.reader.run_headers(
-            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        return self._store.reader.by_run(
+            Header,
+            parse_scope(scope),
+            check_name(session_id, "session_id"),
+            check_name(run_id, "run_id"),
         )
 
     def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the same as ``run_headers``, with payloads."""
-        return self._store.reader.run_events(
-            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        return self._store.reader.by_run(
+            Event,
+            parse_scope(scope),
+            check_name(session_id, "session_id"),
+            check_name(run_id, "run_id"),
         )
 
     def follow(
@@ -342,15 +348,9 @@ class ReadableLedger:
         ``idle_s`` seconds without new events, or when ``stop`` is set; otherwise never.
         """
         return Follower(
-            self._store,
-            parse_scope(scope),
-            read=self._store.reader.headers_after,
-            of_run=self._store.reader.run_headers,
-            after=after,
-            committed=committed,
-            idle_s=idle_s,
-            stop=stop,
-        )
+            self._store, parse_scope(scope), Header,
+            after=after, committed=committed, idle_s=idle_s, stop=stop,
+        )  # fmt: skip
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
@@ -368,12 +368,6 @@ class ReadableLedger:
     ) -> Follower[Event]:
         """Return the same as ``follow``, with payloads."""
         return Follower(
-            self._store,
-            parse_scope(scope),
-            read=self._store.reader.events_after,
-            of_run=self._store.reader.run_events,
-            after=after,
-            committed=committed,
-            idle_s=idle_s,
-            stop=stop,
-        )
+            self._store, parse_scope(scope), Event,
+            after=after, committed=committed, idle_s=idle_s, stop=stop,
+        )  # fmt: skip

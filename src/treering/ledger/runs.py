@@ -13,6 +13,7 @@ from treering.errors import KeyMissing, NotFound
 from treering.ledger import tool_calls
 from treering.ledger.outlines import check_limit
 from treering.ledger.paging import read_page
+from treering.model.events import Event, Header
 from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted, safe_part
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.carried import SafeEvent
-    from treering.model.events import Header
 
 PAGES_MAX: Final = 200
 """How far back runs are searched at once: about 100,000 of them."""
@@ -113,7 +113,7 @@ class RunStarts:
         ends: dict[tuple[str, str | None], Header] = {}
         self.next_cursor = cursor
         for _ in range(PAGES_MAX):
-            page = read_page(self._store, self._query, self.next_cursor, self._store.reader.headers)
+            page = read_page(self._store, Header, self._query, self.next_cursor)
             self.next_cursor = page.next_cursor
             for header in reversed(page.items):
                 key = (header.session_id, header.run_id)
@@ -207,7 +207,7 @@ def outline_run(store: EventStore, started: Header, ended: Header | None) -> Run
     events, calls = _number(ended) if ended else None, closing.tool_calls
     if events is None or calls is None:
         events = calls = 0
-        for header in store.reader.run_headers(*_place(started)):
+        for header in store.reader.by_run(Header, *_place(started)):
             events = max(events + 1, _number(header) or 0)
             calls += header.kind == "tool.call"
             ended = header if header.kind in RUN_ENDS else ended
@@ -245,7 +245,7 @@ def view_run(
     tail: deque[RunMoment] = deque(maxlen=limit - limit // 2)
     event_count, ended = 0, None
     for event, header in safe_events(
-        store.reader.run_headers(*_place(started)), _key(store, started)
+        store.reader.by_run(Header, *_place(started)), _key(store, started)
     ):
         event_count += 1
         ended = header if header.kind in RUN_ENDS else ended
@@ -284,7 +284,7 @@ def _key(store: EventStore, started: Header) -> str | None:
     scope, session_id, _ = _place(started)
     query = Query(scope=scope, session_id=session_id, kinds=("session.opened",), limit=1)
     with contextlib.suppress(KeyMissing):
-        opened = store.reader.events(query)
+        opened = store.reader.by_time(Event, query)
         return settings_of(opened[0].payload).key if opened else None
     return None
 

@@ -23,6 +23,7 @@ from treering.derive.search_texts import search_text, texts_of
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.garbage import collecting_rarely
 from treering.ledger.search_meaning import masked, search_by_meaning
+from treering.model.events import Event, Header
 from treering.model.queries import Query
 from treering.model.search_words import is_unspaced
 from treering.model.searches import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.scope_memory import ScopeMemory
-    from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import (
         Narrowing,
@@ -480,7 +480,7 @@ def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str
         scope=scope, session_id=session_id, kinds=("session.titled",), limit=1, backwards=True
     )
     with contextlib.suppress(KeyMissing):
-        for event in store.reader.events(query):
+        for event in store.reader.by_time(Event, query):
             title = event.payload.get("title") if isinstance(event.payload, dict) else None
             return guard.mask_text(title) if isinstance(title, str) else None
     return None
@@ -528,7 +528,7 @@ def _with_whole_ids(store: EventStore, query: SearchQuery, narrowing: Narrowing)
     prefixes: list[str] = []
     for text in narrowing.values:
         asked = Query(scope=query.scope, session_id=text, limit=1)
-        if len(text) < ID_CHARACTERS_MIN or store.reader.headers(asked):
+        if len(text) < ID_CHARACTERS_MIN or store.reader.by_time(Header, asked):
             ids[text] = None
         else:
             prefixes.append(text)

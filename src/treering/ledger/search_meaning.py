@@ -24,6 +24,7 @@ from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.memory.answer_order import Match, order_answers
 from treering.model.codec import content_of, encode
+from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.search_queries import OPERATORS, SearchQuery, Term
 from treering.model.search_words import words_in
@@ -144,7 +145,7 @@ class FailedRuns:
         return bool(events) and events[-1].seq == event.seq
 
     def _ended_badly(self, run: tuple[str, str]) -> bool:
-        headers = self._store.reader.run_headers(self._scope, *run)
+        headers = self._store.reader.by_run(Header, self._scope, *run)
         ends = [RUN_ENDS[header.kind] for header in headers if header.kind in RUN_ENDS]
         return bool(ends) and ends[-1] != "ended"
 

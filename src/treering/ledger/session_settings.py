@@ -8,6 +8,7 @@ from treering.errors import InvalidInput
 from treering.ledger.people import OPENINGS
 from treering.memory.records import MEMORY_SESSION
 from treering.model.codec import decode, encode
+from treering.model.events import Event, Header
 from treering.model.fields import check_list, check_name, check_text
 from treering.model.kinds import IMPORTED
 from treering.model.parts import SessionOpened
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.ledger.sessions import Session
-    from treering.model.events import Event, NewEvent
+    from treering.model.events import NewEvent
     from treering.model.sessions import Mode
 
 
@@ -115,7 +116,7 @@ def opening(session: Session, settings: SessionSettings, *, ts_ms: int | None = 
 
 def read_settings(store: EventStore, scope: Scope, session_id: str) -> SessionSettings | None:
     """Return the settings that a session was opened with; None if it has no events."""
-    first = store.reader.session_events(scope, session_id, after_seq=0, limit=1)
+    first = store.reader.by_seq(Event, scope, session_id, after_seq=0, limit=1)
     return _settings(store, first[0]) if first else None
 
 
@@ -127,7 +128,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
     seen: set[str] = set()
     while session_id != MEMORY_SESSION and not session_id.startswith(f"{MEMORY_SESSION}:"):
         seen.add(session_id)
-        first = store.reader.session_events(scope, session_id, after_seq=0, limit=1)
+        first = store.reader.by_seq(Event, scope, session_id, after_seq=0, limit=1)
         settings = _settings(store, first[0]) if first else SessionSettings()
         user = first[0].user_id if first and first[0].kind in OPENINGS else None
         origin = settings.spawned_by
@@ -135,7 +136,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
             session_id = origin or ""
             continue
         imported = Query(scope=scope, session_id=session_id, kinds=(IMPORTED,), limit=1)
-        is_imported = bool(store.reader.headers(imported))
+        is_imported = bool(store.reader.by_time(Header, imported))
         return attribution_of(session_id, settings, user=user, is_imported=is_imported)
     return COMMON
 

@@ -37,7 +37,7 @@ from treering.ledger.windows import read_window
 from treering.memory.walls import is_walled
 from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
-from treering.model.events import NewEvent
+from treering.model.events import Event, Header, NewEvent
 from treering.model.fields import (
     check_count,
     check_events,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from treering.ledger.contexts import Contributor, EstimateOptions, Shown
     from treering.ledger.engine import Engine
     from treering.ledger.people import ChannelPerson
-    from treering.model.events import Event, EventFields, Header
+    from treering.model.events import EventFields
     from treering.model.kinds import Boundary
     from treering.model.scopes import Scope
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
@@ -460,10 +460,8 @@ class Session:
         ``kinds`` and ``turn_id`` limit it to these kinds, and to one turn. ``after_seq`` starts
         after that seq.
         """
-        lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return read_pages(
-            lineage.headers_after, lineage.headers_before, first, last, keep, after_seq=after_seq
-        )
+        keep = _filter(kinds, turn_id)
+        return read_pages(self._lineage, Header, first, last, keep, after_seq=after_seq)
 
     def events(
         self,
@@ -475,10 +473,8 @@ class Session:
         after_seq: int = 0,
     ) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
-        lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return read_pages(
-            lineage.events_after, lineage.events_before, first, last, keep, after_seq=after_seq
-        )
+        keep = _filter(kinds, turn_id)
+        return read_pages(self._lineage, Event, first, last, keep, after_seq=after_seq)
 
     def live_events(
         self, *, kinds: str | Sequence[str] = (), last: int | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from treering.lazy import LazyModule
 from treering.ledger.lineage import Lineage
 from treering.ledger.session_settings import read_settings
+from treering.model.events import Event, Header
 from treering.model.parts import RunStarted, safe_part
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from treering.ledger import spans, views, windows
     from treering.ledger.ports import EventStore
     from treering.ledger.spans import SpanBuilder
-    from treering.model.events import Header
     from treering.model.messages import ModelMessage
 else:
     pairing = LazyModule("treering.context.pairing")
@@ -36,14 +36,15 @@ _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.re
 class SinkHistory:
     """The history of a session, without texts."""
 
-    with_content: ClassVar = False
+    part: ClassVar[type[Header]] = Header
+    """What is read of its events."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
         """Return the settings a run was started with; empty if unknown."""
-        headers = self._store.reader.run_headers(Scope(scope), session_id, run_id)
+        headers = self._store.reader.by_run(Header, Scope(scope), session_id, run_id)
         first = next(iter(headers), None)
         part = None if first is None else safe_part(first.kind, first.refs)
         return part if isinstance(part, RunStarted) else RunStarted()
@@ -55,7 +56,7 @@ class SinkHistory:
 
     def opened_ms(self, scope: str, session_id: str) -> int | None:
         """Return when a session was opened."""
-        first = self._store.reader.session_headers(Scope(scope), session_id, after_seq=0, limit=1)
+        first = self._store.reader.by_seq(Header, Scope(scope), session_id, after_seq=0, limit=1)
         return first[0].ts_ms if first else None
 
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
@@ -64,16 +65,14 @@ class SinkHistory:
         counts = views.Views(lineage).counts().by_kind
         count = sum(counts.get(kind, 0) for kind in _MESSAGE_KINDS)
         after = until_seq
-        while page := lineage.headers_after(after, PAGE):
+        while page := lineage.after(Header, after, PAGE):
             count -= sum(header.kind in _MESSAGE_KINDS for header in page)
             after = page[-1].seq
         return max(count, 0)
 
     def run_spans(self, scope: str, session_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return a run as OpenTelemetry spans; with texts, if the sink is private."""
-        reader = self._store.reader
-        read = reader.run_events if self.with_content else reader.run_headers
-        events = list(read(Scope(scope), session_id, run_id))
+        events = list(self._store.reader.by_run(self.part, Scope(scope), session_id, run_id))
         return self._spans.of_unit(spans.Unit(run_id, events)) if events else []
 
     def turn_spans(self, scope: str, session_id: str, before_seq: int) -> list[dict[str, Any]]:
@@ -86,10 +85,8 @@ class SinkHistory:
         return self._spans.of_unit(matching[0]) if matching else []
 
     def _between(self, scope: Scope, session_id: str, first: int, end: int) -> Iterator[Header]:
-        reader = self._store.reader
-        read = reader.session_events if self.with_content else reader.session_headers
-        after = first - 1
-        while page := read(scope, session_id, after_seq=after, limit=PAGE):
+        reader, after = self._store.reader, first - 1
+        while page := reader.by_seq(self.part, scope, session_id, after_seq=after, limit=PAGE):
             for event in page:
                 if event.seq >= end:
                     return
@@ -98,13 +95,13 @@ class SinkHistory:
 
     @cached_property
     def _spans(self) -> SpanBuilder:
-        return spans.SpanBuilder(self._store, with_content=self.with_content)
+        return spans.SpanBuilder(self._store, with_content=self.part is Event)
 
 
 class PrivateSinkHistory(SinkHistory):
     """The history of a session, with its texts."""
 
-    with_content = True
+    part = Event
 
     def messages(
         self, scope: str, session_id: str, run_id: str | None, until_seq: int | None

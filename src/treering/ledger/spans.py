@@ -146,8 +146,8 @@ class SpanBuilder:
     def turn_start(self, scope: Scope, session_id: str, before: int) -> Header | None:
         """Return the last message of a user before a seq, outside of runs."""
         while before > 1:
-            page = self._store.reader.last_headers(
-                scope, session_id, before_seq=before, limit=_PAGE
+            page = self._store.reader.last_by_seq(
+                Header, scope, session_id, before_seq=before, limit=_PAGE
             )
             for header in reversed(page):
                 if header.kind == "conversation.user" and header.run_id is None:

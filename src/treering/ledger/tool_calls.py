@@ -10,6 +10,7 @@ import msgspec
 from treering.derive.tool_facts import TOOL_KINDS
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
+from treering.model.events import Header
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query
 from treering.model.scopes import parse_scope
 from treering.model.tools import ToolQuery, check_tool_query, make_tool_cursor, read_tool_cursor
@@ -88,8 +89,8 @@ def _end_of(lineage: Lineage, segment: Segment) -> int:
     if segment.until_seq == NO_END:
         return NO_END
     before_seq = segment.until_seq + 1
-    headers = lineage.store.reader.last_headers(
-        lineage.scope, segment.session_id, before_seq=before_seq, limit=1
+    headers = lineage.store.reader.last_by_seq(
+        Header, lineage.scope, segment.session_id, before_seq=before_seq, limit=1
     )
     return headers[0].position if headers else 0
 
@@ -151,7 +152,7 @@ def _has_no_events(store: EventStore, query: ToolQuery) -> bool:
         until_ms=query.until_ms,
         limit=1,
     )
-    return not store.reader.headers(events)
+    return not store.reader.by_time(Header, events)
 
 
 def catch_up(

@@ -10,6 +10,7 @@ from treering.derive.turns import is_compaction
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import NO_END, next_limit
+from treering.model.events import Header
 from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
 
 FIRST_PAGE: Final = 16
 PAGE: Final = 500
@@ -76,7 +77,7 @@ def _run_around(lineage: Lineage, seq: int) -> str | None:
     """Return the run that was under way just before ``seq``."""
     limit = FIRST_PAGE
     compactions: set[str] = set()
-    while page := lineage.headers_before(seq, limit):
+    while page := lineage.before(Header, seq, limit):
         for header in reversed(page):
             if header.run_id is None or header.run_id in compactions:
                 continue
@@ -170,6 +171,6 @@ def _events_before(lineage: Lineage) -> Iterator[Event]:
 
 
 def _headers_after(lineage: Lineage, seq: int) -> Iterator[Header]:
-    while page := lineage.headers_after(seq, PAGE):
+    while page := lineage.after(Header, seq, PAGE):
         yield from page
         seq = page[-1].seq

@@ -24,13 +24,14 @@ from treering.derive.visible import CHANGING_KINDS, LaterChanges
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import next_limit
 from treering.ledger.paging import PAGE
+from treering.model.events import Header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.derive.entity_log import EntityLog, EntityType, Value
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 SNAPSHOT_EVENTS: Final = 1_000
@@ -272,14 +273,14 @@ class Views:
 
     def _pages(self, after: int, head: int, kinds: Collection[str] = ()) -> Iterator[list[Header]]:
         """Return headers in order up to ``head``, a page at a time."""
-        while after < head and (page := self._lineage.headers_after(after, PAGE, kinds)):
+        while after < head and (page := self._lineage.after(Header, after, PAGE, kinds)):
             yield list(takewhile(lambda header: header.seq <= head, page))
             after = page[-1].seq
 
     def _backwards(self, before: int, kinds: Collection[str] = ()) -> Iterator[Header]:
         """Return the headers before a seq, the last one first, in pages that grow."""
         limit = FIRST_PAGE
-        while page := self._lineage.headers_before(before, limit, kinds):
+        while page := self._lineage.before(Header, before, limit, kinds):
             yield from reversed(page)
             before, limit = page[0].seq, next_limit(limit, page, PAGE)
 

@@ -78,7 +78,7 @@ class _RunClosing:
     def headers(self) -> list[Header]:
         """Return what the ledger holds of the run, in order."""
         run = self._run
-        return list(self._engine.store.reader.run_headers(run.scope, run.session_id, run.run_id))
+        return list(self._engine.store.reader.by_run(Header, run.scope, run.session_id, run.run_id))
 
     def whole(self, headers: list[Header]) -> list[NewEvent]:
         """Return results for the open calls, the end, and the mark."""

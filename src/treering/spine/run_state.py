@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
 from treering.locks import Lock
-from treering.model.events import NewEvent
+from treering.model.events import Header, NewEvent
 from treering.model.fields import check_name
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import RunEnded, RunStarted
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.engine import Engine
     from treering.ledger.sessions import Session
-    from treering.model.events import Header
     from treering.model.tools import Reason
     from treering.spine.ports import Preparation
 
@@ -188,7 +187,9 @@ class RunState:
     def headers(self) -> Iterable[Header]:
         """Return what the ledger holds of the run, in order."""
         session = self.session
-        return self.engine.store.reader.run_headers(session.scope, session.session_id, self.run_id)
+        return self.engine.store.reader.by_run(
+            Header, session.scope, session.session_id, self.run_id
+        )
 
     def _is_closed_elsewhere(self) -> bool:
         """Whether it is closed in the ledger, by any process."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from treering.ledger.records import HIDDEN_IDS, EventLocation
+from treering.model.events import Event, Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.queries import FollowedEvents, Mark
 from treering.storage.encoding import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
-    from treering.model.events import Event, Header
     from treering.model.queries import Query, SessionTally
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
@@ -59,12 +59,17 @@ RECORDS_PAGE: Final = 500
 PAGES_PATIENCE: Final = "1h"
 """How long the reader of an export may take for a page."""
 
-Item = TypeVar("Item", bound="Header")
+Item = TypeVar("Item", bound=Header)
+
+_COLUMNS: Final[dict[type[Header], str]] = {Header: HEADER, Event: EVENT}
+"""What is read of an event: its header, or its payload, too."""
 
 _FOLLOWED: Final = f"FROM events AS e WHERE e.scope = %(scope)s AND {AFTER} AND {SETTLED}"
 _IN_ORDER: Final = f"{IN_ORDER} LIMIT %(limit)s"
-LIVE_HEADERS: Final = f"SELECT {HEADER}, {MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
-LIVE_EVENTS: Final = f"SELECT {EVENT}, {MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+LIVE: Final = {
+    part: f"SELECT {columns}, {MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+    for part, columns in _COLUMNS.items()
+}
 # Ordered, although there is only one row: a plan made while the table was empty may
 # otherwise use any index of the scope.
 FIND: Final = (
@@ -185,68 +190,67 @@ class Reader:
 
     # By time, in a scope or a session.
 
-    def headers(self, query: Query) -> list[Header]:
-        """Return up to ``query.limit`` headers in the query's direction."""
-        return self.read(query.scope, lambda c: self._by_time(c, query, HEADER), self.to_headers)
+    def by_time(self, part: type[Item], query: Query) -> list[Item]:
+        """Return up to ``query.limit`` headers or events in the query's direction."""
 
-    def events(self, query: Query) -> list[Event]:
-        """Return the same as ``headers``, with payloads; fewer if they are large."""
-        return self.read(query.scope, lambda c: self._by_time(c, query, EVENT), self.to_events)
+        def look(connection: Connection) -> list[Row]:
+            session = None
+            if query.session_id is not None:
+                session = self.cache.session(connection, query.scope, query.session_id)
+                if session is None:
+                    return []
+            page = page_by_time(connection, query, session, _COLUMNS[part])
+            page = _fitting(part, page)
+            return page[::-1] if query.backwards else page
 
-    def _by_time(self, connection: Connection, query: Query, columns: str) -> list[Row]:
-        session = None
-        if query.session_id is not None:
-            session = self.cache.session(connection, query.scope, query.session_id)
-            if session is None:
-                return []
-        page = page_by_time(connection, query, session, columns)
-        if columns is EVENT:
-            page = bounded(page, PAYLOAD_BYTES)
-        return page[::-1] if query.backwards else page
+        return self.read(query.scope, look, self._builder(part))
 
     # By seq, within a session.
 
-    def session_headers(
+    def by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         after_seq: int,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
-        statement = _seq_statement(HEADER, "ASC", kinds)
-        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_headers)
+    ) -> list[Item]:
+        """Return headers or events of a session in order, after ``after_seq``; of some kinds."""
+        statement = _seq_statement(part, "ASC", kinds)
+        return self._by_seq(part, scope, session_id, statement, (after_seq, LAST, limit))
 
-    def session_events(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
-    ) -> list[Event]:
-        """Return events of a session in order, after ``after_seq``; fewer if they are large."""
-        statement = _seq_statement(EVENT, "ASC")
-        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_events)
-
-    def last_headers(
+    def last_by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         before_seq: int | None,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return the last headers before ``before_seq``, in order; of some kinds, or of all."""
-        statement = _seq_statement(HEADER, "DESC", kinds)
-        before = before_seq or LAST
-        return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_headers)[::-1]
+    ) -> list[Item]:
+        """Return the last headers or events before ``before_seq``, in order; of some kinds."""
+        statement = _seq_statement(part, "DESC", kinds)
+        stretch = (0, before_seq or LAST, limit)
+        return self._by_seq(part, scope, session_id, statement, stretch)[::-1]
 
-    def last_events(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
-    ) -> list[Event]:
-        """Return the last events before ``before_seq``, in order; fewer if they are large."""
-        statement = _seq_statement(EVENT, "DESC")
-        before = before_seq or LAST
-        return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_events)[::-1]
+    def _by_seq(
+        self,
+        part: type[Item],
+        scope: Scope,
+        session_id: str,
+        statement: str,
+        stretch: tuple[int, int, int],
+    ) -> list[Item]:
+        def look(connection: Connection) -> list[Row]:
+            session = self.cache.session(connection, scope, session_id)
+            if session is None:
+                return []
+            return _fitting(part, fetch(connection, statement, (scope, session, *stretch)))
+
+        return self.read(scope, look, self._builder(part))
 
     def tally(
         self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
@@ -260,25 +264,6 @@ class Reader:
             return session_tally(counted, fetch(connection, RUNS_LEFT, values))
 
         return self.server.read_state(look, scope)
-
-    def _by_seq(
-        self,
-        scope: Scope,
-        session_id: str,
-        statement: str,
-        after: int,
-        before: int,
-        limit: int,
-        build: Callable[[Connection, Scope, list[Row]], list[Item]],
-    ) -> list[Item]:
-        def look(connection: Connection) -> list[Row]:
-            session = self.cache.session(connection, scope, session_id)
-            if session is None:
-                return []
-            stored = fetch(connection, statement, (scope, session, after, before, limit))
-            return bounded(stored, PAYLOAD_BYTES)
-
-        return self.read(scope, look, build)
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
@@ -343,13 +328,13 @@ class Reader:
 
         return self.read(scope, look, self.to_events)
 
-    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
-        """Return the headers of one run, in order."""
-        return events_of_run(self.session_headers, self._run_bounds, scope, session_id, run_id)
-
-    def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
-        """Return the events of one run, in order."""
-        return events_of_run(self.session_events, self._run_bounds, scope, session_id, run_id)
+    def by_run(
+        self, part: type[Item], scope: Scope, session_id: str, run_id: str
+    ) -> Iterator[Item]:
+        """Return the headers or events of one run, in order."""
+        return events_of_run(
+            partial(self.by_seq, part), self._run_bounds, scope, session_id, run_id
+        )
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the open runs that this role may see."""
@@ -435,34 +420,15 @@ class Reader:
         rows = self.server.fetch(_ID_RANGE, (scope, *keys, limit), scope)
         return [str(UUID(bytes=bytes(key))) for (key,) in rows]
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope after ``mark``, in the order of following."""
-        return self._followed(scope, mark, limit, LIVE_HEADERS, self.to_headers)
-
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope after ``mark``, in the order of following."""
-        return self._followed(scope, mark, limit, LIVE_EVENTS, self.to_events)
-
-    def end(self, scope: Scope) -> Mark:
-        """Return the mark of the last event of the scope that can be followed now."""
-        marks = self.server.fetch(END, place(scope, (), 1), scope)
-        return marks[0] if marks else ()
-
-    def anything_after(self, scope: Scope, mark: Mark) -> bool:
-        """Whether there is something to follow after ``mark``."""
-        return bool(self.server.fetch(ANYTHING, place(scope, mark, 1), scope))
-
-    def _followed(
-        self,
-        scope: Scope,
-        mark: Mark,
-        limit: int,
-        statement: str,
-        build: Callable[[Connection, Scope, list[Row]], list[Item]],
+    def followed(
+        self, part: type[Item], scope: Scope, mark: Mark, *, limit: int
     ) -> FollowedEvents[Item]:
+        """Return headers or events of the scope after ``mark``, in the order of following."""
+        build = self._builder(part)
+
         def look(connection: Connection) -> FollowedEvents[Item]:
-            fetched = fetch(connection, statement, place(scope, mark, limit))
-            page = bounded(fetched, PAYLOAD_BYTES)
+            fetched = fetch(connection, LIVE[part], place(scope, mark, limit))
+            page = _fitting(part, fetched)
             if page:
                 _await_durable(connection)
             marks = [(*row[-2:], row[0]) for row in page]
@@ -473,6 +439,15 @@ class Reader:
 
         with corrupt_on_error(self.server.address.shown):
             return self.server.read(look, scope)
+
+    def end(self, scope: Scope) -> Mark:
+        """Return the mark of the last event of the scope that can be followed now."""
+        marks = self.server.fetch(END, place(scope, (), 1), scope)
+        return marks[0] if marks else ()
+
+    def anything_after(self, scope: Scope, mark: Mark) -> bool:
+        """Whether there is something to follow after ``mark``."""
+        return bool(self.server.fetch(ANYTHING, place(scope, mark, 1), scope))
 
     def record_pages(
         self,
@@ -538,6 +513,9 @@ class Reader:
         with corrupt_on_error(self.server.address.shown):
             return self.server.read(work, scope)
 
+    def _builder(self, part: type[Item]) -> Callable[[Connection, Scope, list[Row]], list[Any]]:
+        return self.to_headers if part is Header else self.to_events
+
     def to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:
         """Return the headers of rows."""
         return rows.headers(found, scope, self._names(connection, scope, found))
@@ -599,6 +577,11 @@ class Reader:
         return recorded
 
 
+def _fitting(part: type[Header], found: list[Row]) -> list[Row]:
+    """Return as many rows as fit in memory with their payloads; headers have none."""
+    return found if part is Header else bounded(found, PAYLOAD_BYTES)
+
+
 def _blobs(connection: Connection, scope: Scope, found: list[Row]) -> dict[bytes, bytes]:
     keys = {row[BLOB] for row in found if row[BLOB] is not None}
     if not keys:
@@ -624,12 +607,12 @@ def _await_durable(connection: Connection) -> None:
             connection.execute("SELECT pg_logical_emit_message(true, 'treering', '')")
 
 
-def _seq_statement(columns: str, direction: str, kinds: Collection[str] = ()) -> str:
+def _seq_statement(part: type[Header], direction: str, kinds: Collection[str]) -> str:
     # Names of kinds are constants of the program.
     among = ", ".join(f"'{kind}'" for kind in sorted(kinds))
     which = f" AND e.kind IN ({among})" if kinds else ""
     return (
-        f"SELECT {columns} FROM events AS e"
+        f"SELECT {_COLUMNS[part]} FROM events AS e"
         " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s"
         f" AND e.flags < {EXPIRED}{which} ORDER BY e.seq {direction} LIMIT %s"
     )

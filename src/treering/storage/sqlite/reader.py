@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from treering.errors import Corrupt, InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.codec import encode
-from treering.model.events import REDACTED
+from treering.model.events import REDACTED, Event, Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.queries import FollowedEvents, Mark
 from treering.storage import encoding
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Record
-    from treering.model.events import Event, Header
     from treering.model.queries import Query, SessionTally
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
@@ -78,23 +77,27 @@ RECORDS_PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
 """How often a page is read of which something is erased meanwhile."""
 
+Item = TypeVar("Item", bound=Header)
+
+_PARTS: Final[dict[type[Header], tuple[str, str]]] = {
+    Header: (HEADER, ""),
+    Event: (EVENT, WITH_CONTENT),
+}
+"""What is read of an event, as columns and joins: its header, or its payload, too."""
+
 # Stretches of the ledger, of one scope.
 _STRETCH: Final = "WHERE e.position > ? AND e.position <= ? AND e.scope = ?"
-LIVE_HEADERS: Final = f"""
-SELECT {HEADER}
+FOLLOWED: Final = {
+    part: f"""
+SELECT {columns}
 FROM events AS e
+{joins}
 {_STRETCH} {LIVE}
 ORDER BY e.position
 LIMIT ?
 """
-LIVE_EVENTS: Final = f"""
-SELECT {EVENT}
-FROM events AS e
-{WITH_CONTENT}
-{_STRETCH} {LIVE}
-ORDER BY e.position
-LIMIT ?
-"""
+    for part, (columns, joins) in _PARTS.items()
+}
 ALL_RECORDS: Final = f"""
 SELECT {RECORD}
 FROM events AS e
@@ -104,14 +107,14 @@ ORDER BY e.position
 LIMIT ?
 """
 # Stretches of one session.
-SESSION_HEADERS: Final = session_statements(HEADER, where=LIVE)
-SESSION_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE)
-LAST_HEADERS: Final = session_statements(HEADER, where=LIVE, backwards=True)
-KIND_HEADERS, LAST_KIND_HEADERS = (
-    session_statements(HEADER, where=f"{LIVE} AND e.kind IN ({{kinds}})", backwards=backwards)
+BY_SEQ, LAST_BY_SEQ, OF_KINDS, LAST_OF_KINDS = (
+    {
+        part: session_statements(columns, joins=joins, where=where, backwards=backwards)
+        for part, (columns, joins) in _PARTS.items()
+    }
+    for where in (LIVE, f"{LIVE} AND e.kind IN ({{kinds}})")
     for backwards in (False, True)
 )
-LAST_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE, backwards=True)
 # What a stretch of a session has, in numbers. It is read from the index and the tail, as they are
 # in one state of the file.
 _COUNTED: Final = f"""
@@ -146,7 +149,7 @@ WHERE r.is_open OR :after > 0
 """
 # A left join: a payload row that was torn out must not hide its event.
 RECORDS: Final = session_statements(RECORD, joins=f"LEFT {WITH_CONTENT}", by_seq=True)
-COVERS: Final = session_statements(EVENT, joins=WITH_CONTENT, where="AND e.kind IN ({kinds})")
+_COVERS: Final = session_statements(EVENT, joins=WITH_CONTENT, where="AND e.kind IN ({kinds})")
 AT_SEQS: Final = f"""
 SELECT {EVENT}
 FROM json_each(CAST(?2 AS TEXT)) AS place
@@ -236,15 +239,8 @@ class Reader:
 
     # By time, over a scope or a session.
 
-    def headers(self, query: Query) -> list[Header]:
-        """Return up to ``query.limit`` headers in the query's direction."""
-        return self.to_headers(self._by_time(query, HEADER, ""))
-
-    def events(self, query: Query) -> list[Event]:
-        """Return the same as ``headers``, with payloads; fewer if they are large."""
-        return self.to_events(self._by_time(query, EVENT, WITH_CONTENT))
-
-    def _by_time(self, query: Query, columns: str, joins: str) -> list[Row]:
+    def by_time(self, part: type[Item], query: Query) -> list[Item]:
+        """Return up to ``query.limit`` headers or events in the query's direction."""
         # One snapshot: between two, events may move from the tail into the orders of time.
         with self.database.reading() as connection, connection:
             scope, scope_key = find_scope(connection, query.scope)
@@ -260,47 +256,42 @@ class Reader:
             turn = None if query.turn_id is None else _name(connection, query.turn_id)
             if turn == 0:
                 return []
-            text, bindings = indexes.time_statement(query, places, columns, joins, turn=turn)
+            text, bindings = indexes.time_statement(query, places, *_PARTS[part], turn=turn)
             selected = fetch_all(connection, text, bindings)
-        if joins:
-            selected = bounded(selected, PAYLOAD_BYTES)
-        return selected[::-1] if query.backwards else selected
+        page = _fitting(part, selected)
+        return self._values(part, page[::-1] if query.backwards else page)
 
     # By seq, within a session.
 
-    def session_headers(
+    def by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         after_seq: int,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
-        statements = self._of_kinds(KIND_HEADERS, kinds) if kinds else SESSION_HEADERS
-        return self.to_headers(self._by_seq(scope, session_id, statements, after_seq, LAST, limit))
+    ) -> list[Item]:
+        """Return headers or events of a session in order, after ``after_seq``; of some kinds."""
+        statements = self._of_kinds(OF_KINDS[part], kinds) if kinds else BY_SEQ[part]
+        page = self._by_seq(scope, session_id, statements, after_seq, LAST, limit)
+        return self._values(part, _fitting(part, page))
 
-    def session_events(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
-    ) -> list[Event]:
-        """Return events of a session in order, after ``after_seq``; fewer if they are large."""
-        page = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
-        return self.to_events(bounded(page, PAYLOAD_BYTES))
-
-    def last_headers(
+    def last_by_seq(
         self,
+        part: type[Item],
         scope: Scope,
         session_id: str,
         *,
         before_seq: int | None,
         limit: int,
         kinds: Collection[str] = (),
-    ) -> list[Header]:
-        """Return the last headers before ``before_seq``, in order; of some kinds, or of all."""
-        statements = self._of_kinds(LAST_KIND_HEADERS, kinds) if kinds else LAST_HEADERS
+    ) -> list[Item]:
+        """Return the last headers or events before ``before_seq``, in order; of some kinds."""
+        statements = self._of_kinds(LAST_OF_KINDS[part], kinds) if kinds else LAST_BY_SEQ[part]
         page = self._by_seq(scope, session_id, statements, 0, before_seq or LAST, limit)
-        return self.to_headers(page[::-1])
+        return self._values(part, _fitting(part, page)[::-1])
 
     def tally(
         self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
@@ -313,13 +304,6 @@ class Reader:
             ends = ", ".join(map(str, _kinds(connection, tuple(RUN_ENDS)))) or "0"
             left = fetch_all(connection, RUNS_LEFT.format(ends=ends), stretch)
         return session_tally(counted, left)
-
-    def last_events(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
-    ) -> list[Event]:
-        """Return the last events before ``before_seq``, in order; fewer if they are large."""
-        page = self._by_seq(scope, session_id, LAST_EVENTS, 0, before_seq or LAST, limit)
-        return self.to_events(bounded(page, PAYLOAD_BYTES)[::-1])
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
@@ -390,16 +374,16 @@ class Reader:
         with self.database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
-            cover_rows = session_rows(connection, COVERS.of_kinds(kinds), session, 0, LAST, LAST)
+            cover_rows = session_rows(connection, _COVERS.of_kinds(kinds), session, 0, LAST, LAST)
         return self.to_events(cover_rows)
 
-    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
-        """Return the headers of one run, in order."""
-        return events_of_run(self.session_headers, self._run_bounds, scope, session_id, run_id)
-
-    def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
-        """Return the events of one run, in order."""
-        return events_of_run(self.session_events, self._run_bounds, scope, session_id, run_id)
+    def by_run(
+        self, part: type[Item], scope: Scope, session_id: str, run_id: str
+    ) -> Iterator[Item]:
+        """Return the headers or events of one run, in order."""
+        return events_of_run(
+            partial(self.by_seq, part), self._run_bounds, scope, session_id, run_id
+        )
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
@@ -508,15 +492,12 @@ class Reader:
             ids = indexes.ids_between(connection, number, *keys, limit=limit)
         return [str(UUID(bytes=key)) for key in ids]
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope after ``mark``, in the order they are followed."""
-        page, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
-        return FollowedEvents(self.to_headers(page), [row[:1] for row in page], (last,), more)
-
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope after ``mark``, in the order they are followed."""
-        page, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
-        return FollowedEvents(self.to_events(page), [row[:1] for row in page], (last,), more)
+    def followed(
+        self, part: type[Item], scope: Scope, mark: Mark, *, limit: int
+    ) -> FollowedEvents[Item]:
+        """Return headers or events of the scope after ``mark``, in the order they are followed."""
+        page, last, more = self._by_position(scope, _position(mark), limit, FOLLOWED[part])
+        return FollowedEvents(self._values(part, page), [row[:1] for row in page], (last,), more)
 
     def end(self, scope: Scope) -> Mark:  # noqa: ARG002  (all scopes have one order)
         """Return the mark of the last event of the scope that can be followed by now."""
@@ -599,13 +580,18 @@ class Reader:
             number = find_scope(connection, scope)[0]
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
             selected = fetch_all(connection, statement, (position, last, number, limit))
-        page = selected if statement is LIVE_HEADERS else bounded(selected, PAYLOAD_BYTES)
+        page = selected if statement is FOLLOWED[Header] else bounded(selected, PAYLOAD_BYTES)
         if len(page) == limit or len(page) < len(selected):
             last = page[-1][0]
         last = max(last, position)
         return page, last, last < newest
 
     # From rows to values, after the connection was given back.
+
+    def _values(self, part: type[Item], found: list[Row]) -> list[Item]:
+        build: Any = self.to_headers if part is Header else self.to_events
+        values: list[Item] = build(found)
+        return values
 
     def _look_again(self, found: list[Row]) -> None:
         """Read the names of sessions again that have vouchers among ``found``.
@@ -661,6 +647,11 @@ class Reader:
                 self.sessions.clear()
                 self.names.clear()
             return rows.records(found, self.names, self.sessions, self.blobs, self.opener)
+
+
+def _fitting(part: type[Header], found: list[Row]) -> list[Row]:
+    """Return as many rows as fit in memory with their payloads; headers have none."""
+    return found if part is Header else bounded(found, PAYLOAD_BYTES)
 
 
 def _position(mark: Mark) -> int:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from treering.derive.search_texts import is_searchable
 from treering.errors import StorageError
 from treering.model.codec import encode
-from treering.model.events import Event
+from treering.model.events import Event, Header
 from treering.model.queries import FollowStep
 from treering.model.scopes import Scope
 from treering.model.search_words import grams_of
@@ -143,10 +143,10 @@ class SearchIndex:
     ) -> tuple[list[Event], int, bool]:
         """Return the next events of a scope, the last position, and whether there are more."""
         if sealed:
-            stretch = self._reader.headers_after(scope, (after,), limit=limit)
+            stretch = self._reader.followed(Header, scope, (after,), limit=limit)
             events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
             return events, stretch.last[0], stretch.more
-        followed = self._reader.events_after(scope, (after,), limit=limit)
+        followed = self._reader.followed(Event, scope, (after,), limit=limit)
         return followed.items, followed.last[0], followed.more
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
@@ -304,9 +304,7 @@ class SearchIndex:
             Event(*msgspec.structs.astuple(header))
             for session_id, seqs in by_session.items()
             for seq in seqs
-            for header in self._reader.session_headers(
-                scope, session_id, after_seq=seq - 1, limit=1
-            )
+            for header in self._reader.by_seq(Header, scope, session_id, after_seq=seq - 1, limit=1)
         ]
 
     def lag(self, scope: Scope) -> int:
