@@ -121,9 +121,7 @@ def display_entry(
             return EntryDisplay(sort=entry.sort, event=event, title=entry.sort, blocks=blocks)
 
 
-def grouped(
-    shown: Iterable[TurnHead | EntryDisplay],
-) -> Iterator[TurnHead | EntryDisplay]:
+def grouped(shown: Iterable[TurnHead | EntryDisplay]) -> Iterator[TurnHead | EntryDisplay]:
     """Fold calls that only read or searched, and worked, into one entry where they follow on."""
     held: list[EntryDisplay] = []
     for piece in shown:

@@ -226,11 +226,7 @@ def spawned_sessions(ledger: Ledger, session: Session) -> dict[str, str | None]:
     since = first_ms if MILLISECONDS_MIN <= first_ms <= TIME_MS_MAX else None
     for _ in range(SPAWN_PAGES_MAX):
         page = ledger.headers(
-            session.scope,
-            kinds=["session.opened"],
-            since_ms=since,
-            first=1_000,
-            after=cursor,
+            session.scope, kinds=["session.opened"], since_ms=since, first=1_000, after=cursor
         )
         for header in page.items:
             part = safe_part(header.kind, header.refs)

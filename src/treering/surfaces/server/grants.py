@@ -108,8 +108,7 @@ class TokenFile:
         unknown = [right for right in rights if right not in RIGHTS]
         if unknown or not rights:
             raise InvalidInput(
-                f"invalid right: {', '.join(unknown) or '<none>'}",
-                hint=f"use {', '.join(RIGHTS)}",
+                f"invalid right: {', '.join(unknown) or '<none>'}", hint=f"use {', '.join(RIGHTS)}"
             )
         token = new_token()
         digest = token_hash(token)

@@ -155,10 +155,6 @@ def _why(ledger: Ledger, scope: Scope, event: Event) -> tuple[str | None, str | 
 def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
     """Yield what was said and decided in the session before an event, the latest first."""
     page = ledger.headers(
-        scope,
-        session_id=event.session_id,
-        kinds=_SAID,
-        until_ms=event.ts_ms,
-        last=PROMPTS_AT_ONCE,
+        scope, session_id=event.session_id, kinds=_SAID, until_ms=event.ts_ms, last=PROMPTS_AT_ONCE
     )
     yield from (header for header in reversed(page.items) if header.seq < event.seq)

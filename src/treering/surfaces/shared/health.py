@@ -80,12 +80,7 @@ def safely(
         findings.extend(check())
     except TreeringError as error:
         findings.append(
-            DoctorFinding(
-                level=level,
-                code=error.code,
-                message=f"{what}: {error}",
-                fix=error.hint,
-            )
+            DoctorFinding(level=level, code=error.code, message=f"{what}: {error}", fix=error.hint)
         )
     except OSError as error:
         findings.append(
@@ -149,11 +144,7 @@ def _open_calls(
 ) -> Iterator[DoctorFinding]:
     """Say which tool calls have had no result for long."""
     page = ledger.tool_calls(
-        scope,
-        status="open",
-        until_ms=max(at_ms - OPEN_MS, 1),
-        last=CALLS_MAX,
-        progress=progress,
+        scope, status="open", until_ms=max(at_ms - OPEN_MS, 1), last=CALLS_MAX, progress=progress
     )
     if not page.items:
         yield DoctorFinding(

@@ -193,11 +193,7 @@ def _comparison(request: PageRequest, one: Side, other: Side) -> Markup:
 <h2>Turn by turn</h2>{turns}<h2>Tools</h2>{tools}<h2>Files</h2>{files}</div>""",
         shared=_shared(one, other),
         glance=table(
-            [
-                TableColumn("What"),
-                TableColumn(names[0], "words"),
-                TableColumn(names[1], "words"),
-            ],
+            [TableColumn("What"), TableColumn(names[0], "words"), TableColumn(names[1], "words")],
             [(name, *(show(side) for side in sides)) for name, show in _facts(request)],
             caption="At a glance",
         ),

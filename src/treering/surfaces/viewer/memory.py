@@ -160,10 +160,7 @@ def _facts(request: PageRequest, state: str, at_ms: int | None) -> list[Fact]:
         for scope in request.scopes
         for fact in request.ledger.memory(scope)
         .facts(
-            state=cast("FactState", state),
-            user=request.arguments.user,
-            as_of_ms=at_ms,
-            limit=FACTS,
+            state=cast("FactState", state), user=request.arguments.user, as_of_ms=at_ms, limit=FACTS
         )
         .items
     ]

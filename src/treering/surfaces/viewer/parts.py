@@ -37,8 +37,7 @@ def html(template: LiteralString, *values: Any, **named: Any) -> Markup:
     Several in a list or tuple follow each other. Attributes must be quoted in the template.
     """
     filled = template.format(
-        *(_safe(value) for value in values),
-        **{name: _safe(value) for name, value in named.items()},
+        *(_safe(value) for value in values), **{name: _safe(value) for name, value in named.items()}
     )
     return Markup(filled)
 
@@ -133,11 +132,7 @@ def short_id(whole: str, *, name: str = "id") -> Markup:
 
 
 def session_link(
-    outline: SessionOutline | None,
-    request: PageRequest,
-    *,
-    scope: str,
-    session_id: str,
+    outline: SessionOutline | None, request: PageRequest, *, scope: str, session_id: str
 ) -> Markup:
     """Return a link to a session by its title."""
     title = request.text(outline.title) if outline is not None else ""

@@ -248,10 +248,7 @@ def _target(request: PageRequest, outline: SessionOutline, total: int) -> int:
 
 
 def _head(
-    request: PageRequest,
-    session: Session,
-    outline: SessionOutline,
-    known: SessionMap | None,
+    request: PageRequest, session: Session, outline: SessionOutline, known: SessionMap | None
 ) -> Markup:
     failed = len(known.failures) if known else 0
     return html(

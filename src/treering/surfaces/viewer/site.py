@@ -272,9 +272,7 @@ SCREENS: Final = (
     _page("/sessions/{session_id}/picture", session.picture, session.PictureArguments),
     _page("/sessions/{session_id}/export", session.export, session.ExportArguments),
     _page(
-        "/sessions/{session_id}/event",
-        session_details.event_drawer,
-        session_details.EventArguments,
+        "/sessions/{session_id}/event", session_details.event_drawer, session_details.EventArguments
     ),
     _page(
         "/sessions/{session_id}/context",
@@ -282,11 +280,7 @@ SCREENS: Final = (
         session_details.ModelViewArguments,
     ),
     _page("/sessions/{session_id}/tree", session_details.fork_tree),
-    _page(
-        "/sessions/{session_id}/fork",
-        session.fork_plan,
-        session.ForkPlanArguments,
-    ),
+    _page("/sessions/{session_id}/fork", session.fork_plan, session.ForkPlanArguments),
     _page("/search", search.search_page, search.SearchPageArguments),
     _page("/files", files.files_page, files.FilesArguments),
     _page("/tools", tools.tools_page, tools.ToolsArguments),
