@@ -12,22 +12,20 @@ from click.shell_completion import get_completion_class
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import COMPLETION_VARIABLE
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import argument, command
 
 SHELLS: Final = ("bash", "zsh", "fish")
 _LOADING: Final = "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
 
 
 @command(
-    "completion",
     examples="""
     eval "$(treering completion bash)"
     treering completion zsh > ~/.zfunc/_treering
     treering completion fish > ~/.config/fish/completions/treering.fish
-    """,
+    """
 )
-@click.argument("shell", required=False, type=click.Choice(SHELLS))
-def completion(*, shell: str | None) -> None:
+def completion(*, shell: str | None = argument(required=False, type=click.Choice(SHELLS))) -> None:
     """Print the script that completes commands, options, scopes, sessions and runs.
 
     Put the line for your shell into its start file. Without a SHELL it uses that of $SHELL.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import msgspec
 
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.completing import complete_run, complete_session
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.completing import complete_run
+from treering.surfaces.cli.declare import command, flag, option, session_argument
 from treering.surfaces.cli.finding import find_run_id, open_to_read, short_events
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import painted, say, say_painted, writing_output
@@ -86,7 +85,6 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "context",
     scope="wide",
     examples="""
     treering context main:telegram:jo --scope acme/app --max-tokens 8000
@@ -95,41 +93,30 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     treering context main:telegram:jo --scope acme/app --shown --turn 3
     """,
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option("--max-tokens", type=int, metavar="N", help="The context window of the model.")
-@click.option(
-    "--dialect",
-    metavar="NAME",
-    help="openai-chat (the default), openai-responses, anthropic, gemini or plain.",
-)
-@click.option("--reserve", type=int, metavar="N", help="Reserve N tokens of it for the answer.")
-@click.option("--explain", is_flag=True, help="Explain what was repaired and cut, and why.")
-@click.option("--full", is_flag=True, help="Do not shorten long texts.")
-@click.option("--private", is_flag=True, help="Do not mask secrets.")
-@click.option(
-    "--shown", is_flag=True, help="Show what the model saw before: last, or in a turn or run."
-)
-@click.option("--turn", type=int, metavar="N", help="With --shown: in turn N, counted from 1.")
-@click.option(
-    "--run", "run_id", metavar="ID", shell_complete=complete_run, help="With --shown: in this run."
-)
 def context(
     *,
-    session: str,
     scope: Scope | None,
-    explain: bool,
-    full: bool,
-    private: bool,
-    shown: bool,
-    turn: int | None,
-    run_id: str | None,
-    **budget: Any,
+    session: str = session_argument,
+    max_tokens: int | None = option("N", "The context window of the model.", type=int),
+    dialect: str | None = option(
+        "NAME", "openai-chat (the default), openai-responses, anthropic, gemini or plain."
+    ),
+    reserve: int | None = option("N", "Reserve N tokens of it for the answer.", type=int),
+    explain: bool = flag("Explain what was repaired and cut, and why."),
+    full: bool = flag("Do not shorten long texts."),
+    private: bool = flag("Do not mask secrets."),
+    shown: bool = flag("Show what the model saw before: last, or in a turn or run."),
+    turn: int | None = option("N", "With --shown: in turn N, counted from 1.", type=int),
+    run_id: str | None = option(
+        "ID", "With --shown: in this run.", "--run", shell_complete=complete_run
+    ),
 ) -> None:
     """Show what the model of SESSION sees next, within --max-tokens.
 
     Nothing is recorded. --shown reconstructs what a model saw before, and says whether that is
     exact. Secrets are masked, unless --private. SESSION is an id or a short id.
     """
+    budget = {"max_tokens": max_tokens, "dialect": dialect, "reserve": reserve}
     _check(budget, shown=shown, turn=turn, run_id=run_id)
     mask = None if private else Mask()
     with open_existing() as ledger:

@@ -11,7 +11,7 @@ import click
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import command, group, resolve_scope
+from treering.surfaces.cli.declare import command, flag, group, option, resolve_scope
 from treering.surfaces.cli.ledgers import database_path, open_existing
 from treering.surfaces.cli.output import note
 from treering.surfaces.shared.texts import counted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PASSWORD_BYTES_MAX: Final = 1_000
 
-role_option = click.option("--role", required=True, metavar="ROLE", help="A role of the server.")
+role_option = option("ROLE", "A role of the server.", required=True)
 PARTITIONS_SHOWN_MAX: Final = 8
 EVEN: Final = 1.5
 """A partition is reported if it is larger than this many times the smallest."""
@@ -58,7 +58,6 @@ def db() -> None:
 
 
 @command(
-    "init",
     keys=False,
     short_help="Create a ledger, or migrate it to the newest schema.",
     examples="""
@@ -67,13 +66,12 @@ def db() -> None:
     """,
     if_stopped="everything was created or nothing was; run it again",
 )
-@click.option(
-    "--partitions",
-    type=int,
-    metavar="N",
-    help="Spread the events over N tables; fixed once created. Default: 16.",
-)
-def init(*, partitions: int | None) -> None:
+def init(
+    *,
+    partitions: int | None = option(
+        "N", "Spread the events over N tables; fixed once created. Default: 16.", type=int
+    ),
+) -> None:
     """Create a ledger with its roles, or migrate an existing one to the newest schema.
 
     Events do not change, and running it again changes nothing.
@@ -89,7 +87,6 @@ def init(*, partitions: int | None) -> None:
 
 
 @command(
-    "status",
     keys=False,
     short_help="Show the state of a ledger and its server.",
     examples="""
@@ -110,7 +107,6 @@ def status() -> None:
 
 
 @command(
-    "grant",
     keys=False,
     short_help="Let a role use the ledger.",
     examples="""
@@ -119,18 +115,14 @@ def status() -> None:
     """,
     if_stopped="the grant is complete or missing; run it again",
 )
-@role_option
-@click.option(
-    "--scope",
-    metavar="SCOPE",
-    help="Limit the role to this scope; repeat the command for more. Default: any scope.",
-)
-@click.option(
-    "--set-password",
-    is_flag=True,
-    help="Ask for a password, or read one line of standard input.",
-)
-def grant(*, role: str, scope: str | None, set_password: bool) -> None:
+def grant(
+    *,
+    role: str = role_option,
+    scope: str | None = option(
+        "SCOPE", "Limit the role to this scope; repeat the command for more. Default: any scope."
+    ),
+    set_password: bool = flag("Ask for a password, or read one line of standard input."),
+) -> None:
     """Let a role use the ledger; a missing role is created.
 
     Without a scope the role is an application: it states the scope of each action, and sees
@@ -152,7 +144,6 @@ def grant(*, role: str, scope: str | None, set_password: bool) -> None:
 
 
 @command(
-    "revoke",
     keys=False,
     short_help="Revoke what was granted.",
     examples="""
@@ -161,9 +152,9 @@ def grant(*, role: str, scope: str | None, set_password: bool) -> None:
     """,
     if_stopped="see treering db status for what the role still has",
 )
-@role_option
-@click.option("--scope", metavar="SCOPE", help="Revoke only this scope.")
-def revoke(*, role: str, scope: str | None) -> None:
+def revoke(
+    *, role: str = role_option, scope: str | None = option("SCOPE", "Revoke only this scope.")
+) -> None:
     """Revoke what was granted to a role; the role itself stays, and can do nothing here."""
     name = None if scope is None else resolve_scope(scope, is_global=False)
     _administration().revoke(role, name)
@@ -175,7 +166,6 @@ def revoke(*, role: str, scope: str | None) -> None:
 
 
 @command(
-    "scrub",
     keys=False,
     short_help="Remove erased bytes from the tables.",
     examples="""

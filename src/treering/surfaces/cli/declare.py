@@ -1,8 +1,12 @@
 """Declaring a command: a function of its own arguments, with what all commands share.
 
+An option or an argument is declared where the function takes it, as the default of a parameter:
+
+    def close(*, session: str = session_argument, reason: str | None = option("TEXT", "Why.")):
+
 ``@command`` adds ``--scope`` and ``--global`` by the scope rule, ``--keys``, ``--json``, ``--db``
-and ``--utc``, and hands the function its ``scope``. What the function returns is printed: a
-receipt as JSON, or its lines for people. Options that several commands have are declared here.
+and ``--utc``, and hands the function its ``scope``. The function prints with ``show``: a receipt as
+JSON, or lines for people. Options that several commands have are declared here.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import functools
 import inspect
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import click
 
@@ -33,7 +37,6 @@ else:
     difflib = LazyModule("difflib")
 
 
-Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 Read = TypeVar("Read")
 
 PAGE_ITEMS_MAX: Final = 500
@@ -42,23 +45,72 @@ _ECHO_CHARACTERS_MAX: Final = 60
 JSON: Final = click.Option(
     ["--json"], is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
 )
-include_payload_option = click.option(
-    "--include-payload",
-    "--payload",
-    "include_payload",
-    is_flag=True,
-    help="Include private payloads, as stored.",
+
+
+class _Declared(NamedTuple):
+    """An option or an argument of a command, as the default of the parameter that it fills."""
+
+    sort: type[click.Parameter]
+    names: Sequence[str]
+    settings: Mapping[str, Any]
+
+    def named(self, parameter: str) -> click.Parameter:
+        """Return it as click has it, for ``parameter``."""
+        own = (f"--{parameter.replace('_', '-')}",) if self.sort is click.Option else ()
+        return self.sort([parameter, *(self.names or own)], **self.settings)
+
+
+def option(metavar: str | None, text: str | None, *names: str, **settings: Any) -> Any:
+    """Return an option; its name is that of its parameter, unless ``names`` are given."""
+    return _Declared(click.Option, names, {"metavar": metavar, "help": text, **settings})
+
+
+def flag(text: str | None, *names: str, **settings: Any) -> Any:
+    """Return an option that takes no value."""
+    return option(None, text, *names, is_flag=True, **settings)
+
+
+def choice(values: Sequence[str], text: str, *names: str, **settings: Any) -> Any:
+    """Return an option that takes one of ``values``."""
+    return option(None, text, *names, type=click.Choice(values), **settings)
+
+
+def argument(**settings: Any) -> Any:
+    """Return an argument."""
+    return _Declared(click.Argument, (), settings)
+
+
+def out_option(text: str, *, default: str | None = None) -> Any:
+    """Return ``--out``, which is required unless it has a default."""
+    given = {"required": True} if default is None else {"default": default}
+    return option("FILE", text, "--out", "-o", **given)
+
+
+def limit_option(
+    default: int, maximum: int = PAGE_ITEMS_MAX, *, text: str = "Items in a page"
+) -> Any:
+    """Return an option that takes a number of items; read it with ``clamp``."""
+    return option("N", f"{text}, 1 to {maximum}. Default: {default}.", default=default)
+
+
+def session_option_that(text: str, *names: str) -> Any:
+    """Return an option that names a session, which a shell completes."""
+    return option("ID", text, *names, shell_complete=complete_session)
+
+
+session_argument: Any = argument(shell_complete=complete_session)
+session_option: Any = session_option_that("Only this session.", "--session")
+session_id_option: Any = session_option_that("Only this session.", "--session-id", "--session")
+"""The common spelling, after the one of the episodes commands."""
+include_payload_option: Any = flag(
+    "Include private payloads, as stored.", "--include-payload", "--payload"
 )
-"""The common spelling, beside the one of the episodes commands."""
-cursor_option = click.option(
-    "--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor."
-)
-anchor_option = click.option(
-    "--anchor", "anchor_file", metavar="FILE", help="Also compare with this anchor."
-)
-derived_option = click.option(
-    "--derived", is_flag=True, help="Also compare derived data with the events."
-)
+"""The same."""
+since_option: Any = option("WHEN", "Started since then: 3d, a date, or milliseconds.")
+until_option: Any = option("WHEN", "Started until then, inclusive.")
+cursor_option: Any = option("CURSOR", "Continue after a page: its next_cursor.")
+anchor_option: Any = option("FILE", "Also compare with this anchor.", "--anchor")
+derived_option: Any = flag("Also compare derived data with the events.")
 
 
 def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -104,36 +156,6 @@ KEYS: Final = click.Option(
     callback=_remember_keys,
     help="The key folder. Default: TREERING_KEYS, else one in your configuration folder.",
 )
-
-
-def out_option(text: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Return ``--out``, which is required unless it has a default."""
-    given = {"required": True} if default is None else {"default": default}
-    return click.option("--out", "-o", metavar="FILE", help=text, **given)
-
-
-def limit_option(
-    default: int,
-    maximum: int = PAGE_ITEMS_MAX,
-    *,
-    text: str = "Items in a page",
-    flag: str = "--limit",
-) -> Callable[[Decorated], Decorated]:
-    """Return ``--limit``; read it with ``clamp``."""
-    text = f"{text}, 1 to {maximum}. Default: {default}."
-    return click.option(flag, type=int, default=default, metavar="N", help=text)
-
-
-def session_option_named(
-    *names: str, text: str = "Only this session."
-) -> Callable[[Decorated], Decorated]:
-    """Return the option that names a session, which a shell completes."""
-    return click.option(*names, metavar="ID", shell_complete=complete_session, help=text)
-
-
-session_option = session_option_named("--session", "session_id")
-session_id_option = session_option_named("--session-id", "--session", "session_id")
-"""The common spelling, after the one of the episodes commands."""
 
 
 def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
@@ -292,7 +314,7 @@ _SCOPE_HELP: Final[Mapping[ScopeRule, str]] = {
 
 
 def command(
-    name: str,
+    name: str | None = None,
     *,
     scope: ScopeRule | None = None,
     all_scopes: str | None = None,
@@ -303,10 +325,10 @@ def command(
     cls: type[Command] = Command,
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Return a decorator that makes a function a command.
+    """Return a decorator that makes a function a command, which is called as it, or ``name``.
 
     ``all_scopes`` is the help of ``--all-scopes``, which passes None as the scope.
-    ``options`` come before those that decorate the function.
+    ``options`` come before those that the function declares.
     """
 
     def declare(function: Callable[..., Any]) -> Command:
@@ -314,7 +336,7 @@ def command(
         scoped = [] if scope is None else scope_options(scope, all_scopes)
         shared = [KEYS] * keys + [JSON] * json + [*EVERYWHERE] * db
         return cls(
-            name=name,
+            name=name or _command_name(function.__name__),
             callback=function if scope is None else _scoped(function, scope),
             params=[*scoped, *options, *own, *shared],
             help=inspect.cleandoc(function.__doc__ or ""),
@@ -360,12 +382,21 @@ def _named(module: str, entry: str) -> tuple[str, str]:
     name, _, address = entry.rpartition("=")
     place, _, function = address.rpartition(":")
     module = f"{_PACKAGE}.{place}" if place else module
-    return name or function.removesuffix("_").replace("_", "-"), f"{module}:{function}"
+    return name or _command_name(function), f"{module}:{function}"
+
+
+def _command_name(function: str) -> str:
+    return function.removesuffix("_").replace("_", "-")
 
 
 def own_options(function: Callable[..., Any]) -> list[Any]:
-    """Return the options and arguments that decorate ``function``, in order."""
-    return list(reversed(getattr(function, "__click_params__", [])))
+    """Return the options and arguments that ``function`` declares, in order."""
+    defaults = function.__kwdefaults__ or {}
+    return [
+        declared.named(name)
+        for name, declared in defaults.items()
+        if isinstance(declared, _Declared)
+    ]
 
 
 def scope_options(rule: ScopeRule, all_scopes: str | None = None) -> list[click.Option]:

@@ -37,7 +37,7 @@ from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.context import explain_all
 from treering.surfaces.cli.db import sized
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import argument, command, flag
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.imports import Outline, deleted_soon
 from treering.surfaces.cli.ledgers import (
@@ -84,7 +84,6 @@ _MARGIN: Final = max(map(len, LEVELS)) + 2
 
 
 @command(
-    "doctor",
     scope="optional",
     examples="""
     treering doctor
@@ -92,9 +91,12 @@ _MARGIN: Final = max(map(len, LEVELS)) + 2
     treering doctor main:telegram:jo --scope acme/app
     """,
 )
-@click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--quick", is_flag=True, help="Skip the proof of the ledger, which reads all of it.")
-def doctor(*, session: str | None, scope: Scope | None, quick: bool) -> None:
+def doctor(
+    *,
+    scope: Scope | None,
+    session: str | None = argument(required=False, shell_complete=complete_session),
+    quick: bool = flag("Skip the proof of the ledger, which reads all of it."),
+) -> None:
     """Check the ledger, the logs of agents on this machine, and what connects them.
 
     Each check is ok, a warning or an error, and says what to do. With a SESSION it checks what
@@ -318,11 +320,7 @@ def _taken_in(
 
 
 def _kept(
-    folder: LogFolder,
-    files: Sequence[tuple[Path, os.stat_result]],
-    at_ms: int,
-    *,
-    is_safe: bool,
+    folder: LogFolder, files: Sequence[tuple[Path, os.stat_result]], at_ms: int, *, is_safe: bool
 ) -> DoctorFinding:
     """Say how long an agent keeps its logs, and whether it deletes some soon."""
     keeping = folder.keeping

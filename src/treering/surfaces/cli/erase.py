@@ -16,13 +16,17 @@ from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import (
+    argument,
+    choice,
     command,
+    flag,
     group,
+    option,
     own_options,
     parse_any_kind,
     parse_time,
     require,
-    session_option_named,
+    session_option_that,
 )
 from treering.surfaces.cli.finding import (
     find_event,
@@ -89,22 +93,18 @@ _GC: Final[dict[str, Any]] = {
 }
 
 
-@click.option("--event-id", "--event", "event_id", metavar="ID", help="Redact this event.")
-@session_option_named(
-    "--session-id", "--session", "session_id", text="Redact every event of this session."
-)
-@click.option(
-    "--replacement",
-    type=click.Choice(["placeholder", "null"]),
-    default="placeholder",
-    help='Replace payloads with "[REDACTED]" (the default) or with null.',
-)
 def _redact(
     *,
-    event_id: str | None,
-    session_id: str | None,
     scope: Scope,
-    replacement: Replacement,
+    event_id: str | None = option("ID", "Redact this event.", "--event-id", "--event"),
+    session_id: str | None = session_option_that(
+        "Redact every event of this session.", "--session-id", "--session"
+    ),
+    replacement: Replacement = choice(
+        ["placeholder", "null"],
+        'Replace payloads with "[REDACTED]" (the default) or with null.',
+        default="placeholder",
+    ),
 ) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
@@ -128,7 +128,6 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
 
 
 @command(
-    "redact",
     scope="named",
     examples="""
     treering redact --event 01a1de94-e936 --scope acme/app
@@ -138,14 +137,14 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
     if_stopped=_REDACT["if_stopped"],
     options=own_options(_redact),
 )
-@click.option("--matching", metavar="WORDS", help="Redact every event that a search finds.")
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="With --session or --matching: show what would go, and erase nothing.",
-)
-@click.option("--yes", is_flag=True, help="With --session or --matching: erase without asking.")
-def redact(*, scope: Scope, matching: str | None, dry_run: bool, yes: bool, **target: Any) -> None:
+def redact(
+    *,
+    scope: Scope,
+    matching: str | None = option("WORDS", "Redact every event that a search finds."),
+    dry_run: bool = flag("With --session or --matching: show what would go, and erase nothing."),
+    yes: bool = flag("With --session or --matching: erase without asking."),
+    **target: Any,
+) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
     The bytes leave the file and its write-ahead log, or the server's tables. You cannot undo it.
@@ -315,24 +314,15 @@ def _preview(hit: SearchHit, mask: Mask) -> list[str]:
     return [clock(hit.ts_ms), hit.event_id, hit.kind, printable(hit.session_id), snippet]
 
 
-@click.option(
-    "--policy",
-    multiple=True,
-    metavar="TYPE=DAYS",
-    help="Keep a type for this many days, or forever; repeatable.",
-)
-@click.option("--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now.")
-@click.option(
-    "--trust-clock", is_flag=True, help="Remove events even if nothing was recorded for 90 days."
-)
-@click.option("--dry-run", is_flag=True, help="Count what would be removed, and remove nothing.")
 def _gc(
     *,
     scope: Scope | None,
-    policy: Sequence[str],
-    now_ts_ms: str | None,
-    trust_clock: bool,
-    dry_run: bool,
+    policy: Sequence[str] = option(
+        "TYPE=DAYS", "Keep a type for this many days, or forever; repeatable.", multiple=True
+    ),
+    now_ts_ms: str | None = option("WHEN", "Count ages from this time instead of now."),
+    trust_clock: bool = flag("Remove events even if nothing was recorded for 90 days."),
+    dry_run: bool = flag("Count what would be removed, and remove nothing."),
 ) -> None:
     """Remove events past their retention; the receipt has counts, never content.
 
@@ -424,7 +414,6 @@ def retention() -> None:
 
 
 @command(
-    "list",
     scope="named",
     short_help="Show how long a scope keeps each kind.",
     examples="""
@@ -439,7 +428,6 @@ def list_(*, scope: Scope) -> None:
 
 
 @command(
-    "set",
     scope="named",
     short_help="Keep a kind for some days, or forever.",
     examples="""
@@ -448,8 +436,11 @@ def list_(*, scope: Scope) -> None:
     """,
     if_stopped="all of it was set, or nothing",
 )
-@click.argument("entries", nargs=-1, required=True, metavar="TYPE=DAYS...")
-def set_(*, entries: Sequence[str], scope: Scope) -> None:
+def set_(
+    *,
+    scope: Scope,
+    entries: Sequence[str] = argument(nargs=-1, required=True, metavar="TYPE=DAYS..."),
+) -> None:
     """Keep each TYPE for DAYS days, or forever; other types stay as they are."""
     chosen = dict(policy_entry(entry) for entry in entries)
     with open_to_write() as ledger:
@@ -458,7 +449,6 @@ def set_(*, entries: Sequence[str], scope: Scope) -> None:
 
 
 @command(
-    "unset",
     scope="named",
     short_help="Go back to the default for a kind.",
     examples="""
@@ -467,8 +457,7 @@ def set_(*, entries: Sequence[str], scope: Scope) -> None:
     """,
     if_stopped="all of it was unset, or nothing",
 )
-@click.argument("kinds", nargs=-1, metavar="[TYPE]...")
-def unset(*, kinds: Sequence[str], scope: Scope) -> None:
+def unset(*, scope: Scope, kinds: Sequence[str] = argument(nargs=-1, metavar="[TYPE]...")) -> None:
     """Go back to the default for each TYPE, or for all if none is named."""
     dropped = {parse_any_kind(kind) for kind in kinds}
     with open_existing("change") as ledger:
@@ -503,7 +492,6 @@ def _retention_lines(
 
 
 @command(
-    "forget",
     scope="project",
     examples="""
     treering forget --scope acme/app --user u1 --dry-run
@@ -511,10 +499,13 @@ def _retention_lines(
     """,
     if_stopped="what was erased stays erased; run it again for the rest",
 )
-@click.option("--user", required=True, metavar="USER", help="The person, by their user id.")
-@click.option("--dry-run", is_flag=True, help="Show what would be erased, and erase nothing.")
-@click.option("--yes", is_flag=True, help="Erase without asking. You cannot undo it.")
-def forget(*, user: str, scope: Scope, dry_run: bool, yes: bool) -> None:
+def forget(
+    *,
+    scope: Scope,
+    user: str = option("USER", "The person, by their user id.", required=True),
+    dry_run: bool = flag("Show what would be erased, and erase nothing."),
+    yes: bool = flag("Erase without asking. You cannot undo it."),
+) -> None:
     """Erase everything a scope holds of one person: sessions, messages and names.
 
     Facts learned from it are erased, too. Numbers and digests stay, so that verify still proves

@@ -10,14 +10,12 @@ from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from uuid import NAMESPACE_URL, uuid5
 
-import click
 import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
-from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command, out_option
+from treering.surfaces.cli.declare import choice, command, flag, out_option, session_argument
 from treering.surfaces.cli.finding import open_to_read
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
@@ -76,7 +74,6 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "export",
     scope="wide",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
@@ -87,33 +84,25 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="The format to write. Default: by the ending of --out, as .html, .md, .jsonl, .zip or"
-    " .atif.json.",
-)
-@out_option(
-    "The file to write; for otlp also the URL of a collector. Default: standard output.",
-    default=STANDARD,
-)
-@click.option(
-    "--payload",
-    is_flag=True,
-    help="Include private content: full messages, tool inputs and outputs. Formats of other agents"
-    " always do.",
-)
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def export(
     *,
-    session: str,
     scope: Scope,
-    form: str | None,
-    out: str,
-    payload: bool,
-    force: bool,
+    session: str = session_argument,
+    form: str | None = choice(
+        FORMATS,
+        "The format to write. Default: by the ending of --out, as .html, .md, .jsonl, .zip or"
+        " .atif.json.",
+        "--format",
+    ),
+    out: str = out_option(
+        "The file to write; for otlp also the URL of a collector. Default: standard output.",
+        default=STANDARD,
+    ),
+    payload: bool = flag(
+        "Include private content: full messages, tool inputs and outputs. Formats of other agents"
+        " always do."
+    ),
+    force: bool = flag("Overwrite an existing file."),
 ) -> None:
     """Write SESSION to a file, readable by you alone.
 
@@ -347,10 +336,7 @@ def _write_bundle(
         at=instant(now_ms()),
     )
     return Exported(
-        items=proof.events,
-        masked=shown.masked,
-        withheld=shown.withheld + secrets,
-        root=proof.root,
+        items=proof.events, masked=shown.masked, withheld=shown.withheld + secrets, root=proof.root
     )
 
 

@@ -6,11 +6,9 @@ import os
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import clamp, command, limit_option
+from treering.surfaces.cli.declare import argument, clamp, command, limit_option
 from treering.surfaces.cli.finding import with_short_ids
 from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.output import painted, say, say_painted
@@ -30,16 +28,13 @@ ITEMS: Final = 20
 
 
 @command(
-    "file-history",
     scope="project",
     examples="""
     treering file-history src/a.py
     treering file-history a.py --scope acme/app --limit 50 --json
     """,
 )
-@click.argument("path")
-@limit_option(ITEMS)
-def file_history(*, path: str, scope: Scope, limit: int) -> None:
+def file_history(*, scope: Scope, path: str = argument(), limit: int = limit_option(ITEMS)) -> None:
     """Show the tool calls that named PATH, newest first, and what the user had asked.
 
     PATH is a file or a folder: as it was written, relative to here, or its last parts, such as

@@ -473,8 +473,7 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
         return matches[0]
     if not matches:
         raise NotFound(
-            f"no session {name} in any scope",
-            hint="treering sessions list --all-scopes shows them",
+            f"no session {name} in any scope", hint="treering sessions list --all-scopes shows them"
         )
     raise NotFound(
         f"{len(matches)} scopes have a session {name}",

@@ -15,12 +15,14 @@ import msgspec
 from treering import sinks
 from treering.errors import InvalidInput, StorageError
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import argument, command, flag, option
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import note
 from treering.surfaces.shared.texts import counted, scope_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.spine.dispatcher import Spine
@@ -33,23 +35,6 @@ PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.5
 SCOPES_S: Final = 5.0
 """How often new scopes are looked for."""
-
-
-class ReceiverOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver gets, and how."""
-
-    payload: bool
-    kinds: tuple[str, ...]
-    secret_file: Path | None
-    stream: str | None
-
-    def chosen_kinds(self) -> tuple[str, ...] | None:
-        """Return the kinds that were named, with commas or in several options; None for all.
-
-        Options that name none, as of an unset variable, are no kinds: that is an error later.
-        """
-        named = (kind.strip() for text in self.kinds for kind in text.split(","))
-        return tuple(filter(None, named)) if self.kinds else None
 
 
 class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +54,6 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "forward",
     scope="project",
     all_scopes="Forward all scopes, including new ones.",
     examples="""
@@ -80,38 +64,28 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="run it again: it continues where it stopped",
 )
-@click.argument("target", type=click.Choice(TARGETS))
-@click.argument("url")
-@click.option("--payload", is_flag=True, help="Send private content: messages, inputs, outputs.")
-@click.option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    metavar="KIND",
-    help="Only events of this kind; repeatable. Not for otlp, which sends whole runs.",
-)
-@click.option(
-    "--secret-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="For webhook: the secrets that sign, one per line; created if it does not exist."
-    f" Default: {SECRET_VARIABLE}.",
-)
-@click.option("--stream", metavar="NAME", help="For nats: the stream. Default: TREERING.")
-@click.option(
-    "--name", metavar="NAME", help="The name of the cursor. Default: derived from the URL."
-)
-@click.option("--from-now", is_flag=True, help="On the first start, skip existing events.")
-@click.option("--once", is_flag=True, help="Send what is there, then exit.")
 def forward(
     *,
-    target: str,
-    url: str,
     scope: Scope | None,
-    name: str | None,
-    from_now: bool,
-    once: bool,
-    **options: Any,
+    target: str = argument(type=click.Choice(TARGETS)),
+    url: str = argument(),
+    payload: bool = flag("Send private content: messages, inputs, outputs."),
+    kinds: Sequence[str] = option(
+        "KIND",
+        "Only events of this kind; repeatable. Not for otlp, which sends whole runs.",
+        "--kind",
+        multiple=True,
+    ),
+    secret_file: Path | None = option(
+        "FILE",
+        "For webhook: the secrets that sign, one per line; created if it does not exist."
+        f" Default: {SECRET_VARIABLE}.",
+        type=click.Path(path_type=Path),
+    ),
+    stream: str | None = option("NAME", "For nats: the stream. Default: TREERING."),
+    name: str | None = option("NAME", "The name of the cursor. Default: derived from the URL."),
+    from_now: bool = flag("On the first start, skip existing events."),
+    once: bool = flag("Send what is there, then exit."),
 ) -> None:
     """Send events to the URL of a TARGET: those it has not received, then new ones.
 
@@ -121,7 +95,9 @@ def forward(
     an alert. Ctrl-C stops it and prints the totals.
     """
     name = name or f"{target}-{sha256(url.encode()).hexdigest()[:8]}"
-    sink = _sink(target, url, name, ReceiverOptions(**options))
+    sink = _sink(
+        target, url, name, payload=payload, kinds=kinds, secret_file=secret_file, stream=stream
+    )
     with open_existing("change") as ledger:
         spine = ledger.spine(sinks=[sink])
         forwarding = _Forwarding(ledger, spine, scope, from_now=from_now)
@@ -151,27 +127,37 @@ def _lines(receipt: Forwarded) -> list[str]:
     return lines
 
 
-def _sink(target: str, url: str, name: str, receiver: ReceiverOptions) -> Sink:
-    for option, given, owner in (
-        ("--secret-file", receiver.secret_file, "webhook"),
-        ("--stream", receiver.stream, "nats"),
+def _sink(
+    target: str,
+    url: str,
+    name: str,
+    *,
+    payload: bool,
+    kinds: Sequence[str],
+    secret_file: Path | None,
+    stream: str | None,
+) -> Sink:
+    for named, given, owner in (
+        ("--secret-file", secret_file, "webhook"),
+        ("--stream", stream, "nats"),
     ):
         if given is not None and target != owner:
-            raise InvalidInput(f"{option} is for {owner}, not for {target}", hint="drop it")
-    kinds = receiver.chosen_kinds()
-    if target == "otlp" and kinds is not None:
+            raise InvalidInput(f"{named} is for {owner}, not for {target}", hint="drop it")
+    if target == "otlp" and kinds:
         raise InvalidInput("otlp sends whole runs, not kinds of events", hint="drop --kind")
     options: dict[str, Any] = {"name": name}
     if target != "otlp":
-        options["accepts"] = kinds
+        # Options that name no kind, as of an unset variable, are no kinds: the sink refuses that.
+        chosen = (kind.strip() for text in kinds for kind in text.split(","))
+        options["accepts"] = tuple(filter(None, chosen)) if kinds else None
     if target == "webhook":
-        options["secret"] = _secrets(receiver.secret_file)
-    elif receiver.stream is not None:
-        options["stream"] = receiver.stream
+        options["secret"] = _secrets(secret_file)
+    elif stream is not None:
+        options["stream"] = stream
     made = {
-        "webhook": sinks.PrivateWebhookSink if receiver.payload else sinks.WebhookSink,
-        "otlp": sinks.PrivateOtlpSink if receiver.payload else sinks.OtlpSink,
-        "nats": sinks.PrivateNatsSink if receiver.payload else sinks.NatsSink,
+        "webhook": sinks.PrivateWebhookSink if payload else sinks.WebhookSink,
+        "otlp": sinks.PrivateOtlpSink if payload else sinks.OtlpSink,
+        "nats": sinks.PrivateNatsSink if payload else sinks.NatsSink,
     }[target]
     sink: Sink = made(url, **options)
     return sink

@@ -18,7 +18,7 @@ from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
 from treering.model.intakes import NOT_A_LOG
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import command, find_scope
+from treering.surfaces.cli.declare import argument, command, find_scope, flag, option
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting, transferring
@@ -44,7 +44,6 @@ _DAY_MS: Final = 86_400_000
 
 
 @command(
-    "import",
     scope="each",
     examples="""
     treering import
@@ -55,34 +54,26 @@ _DAY_MS: Final = 86_400_000
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
-@click.option(
-    "--since", metavar="WHEN", help="Only files changed since then: 3d, a date, or milliseconds."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
-@click.option(
-    "--again",
-    is_flag=True,
-    help="Read unchanged files again, too, and replace what an older reader derived.",
-)
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Search this home folder instead of yours: of another user, or of Windows.",
-)
-@click.option("--no-index", is_flag=True, help="Do not index now; the first search does it.")
-@click.option("-v", "--verbose", is_flag=True, help="List every reason and every fault.")
 def import_(
     *,
-    paths: Sequence[Path],
     scope: Scope | None,
-    since: str | None,
-    dry_run: bool,
-    again: bool,
-    home: Path | None,
-    no_index: bool,
-    verbose: bool,
+    paths: Sequence[Path] = argument(
+        nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]..."
+    ),
+    since: str | None = option(
+        "WHEN", "Only files changed since then: 3d, a date, or milliseconds."
+    ),
+    dry_run: bool = flag("Show what would be imported, and write nothing."),
+    again: bool = flag(
+        "Read unchanged files again, too, and replace what an older reader derived."
+    ),
+    home: Path | None = option(
+        "DIR",
+        "Search this home folder instead of yours: of another user, or of Windows.",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+    ),
+    no_index: bool = flag("Do not index now; the first search does it."),
+    verbose: bool = flag("List every reason and every fault.", "-v", "--verbose"),
 ) -> None:
     """Import the logs of agents: Claude Code, Codex, Copilot, Gemini, Qwen and others.
 

@@ -28,7 +28,7 @@ from treering.errors import InvalidInput, NotFound
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_scope
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import argument, command, flag, option
 from treering.surfaces.cli.ledgers import database_path, is_on_server
 from treering.surfaces.cli.output import note
 
@@ -37,14 +37,11 @@ if TYPE_CHECKING:
 
     from treering.capture.hooks.installing import Done, Plan
 
-_agent = click.argument("agent", type=click.Choice(AGENTS), metavar="AGENT")
-_dry_run = click.option(
-    "--dry-run", is_flag=True, help="Show a diff of what would change, and change nothing."
-)
+_agent = argument(type=click.Choice(AGENTS), metavar="AGENT")
+_dry_run = flag("Show a diff of what would change, and change nothing.")
 
 
 @command(
-    "install",
     keys=False,
     examples="""
     treering install claude-code --dry-run
@@ -53,23 +50,20 @@ _dry_run = click.option(
     """,
     if_stopped="run it again: nothing is installed twice",
 )
-@_agent
-@click.option("--mcp", is_flag=True, help="Install the server of treering mcp, not the hooks.")
-@click.option("--write", is_flag=True, help="With --mcp: let the agent remember and forget facts.")
-@click.option(
-    "--scope",
-    metavar="SCOPE",
-    shell_complete=complete_scope,
-    help="With --mcp: answer for this scope. Default: the project the agent works in.",
-)
-@click.option(
-    "--decisions",
-    is_flag=True,
-    help="Record permission requests and denials, too. Needs a recent version of the agent.",
-)
-@_dry_run
 def install(
-    *, agent: str, mcp: bool, write: bool, scope: str | None, decisions: bool, dry_run: bool
+    *,
+    agent: str = _agent,
+    mcp: bool = flag("Install the server of treering mcp, not the hooks."),
+    write: bool = flag("With --mcp: let the agent remember and forget facts."),
+    scope: str | None = option(
+        "SCOPE",
+        "With --mcp: answer for this scope. Default: the project the agent works in.",
+        shell_complete=complete_scope,
+    ),
+    decisions: bool = flag(
+        "Record permission requests and denials, too. Needs a recent version of the agent."
+    ),
+    dry_run: bool = _dry_run,
 ) -> None:
     """Put hooks, or the MCP server, into the settings of claude-code, codex, gemini or openclaw.
 
@@ -106,7 +100,6 @@ def install(
 
 
 @command(
-    "uninstall",
     keys=False,
     examples="""
     treering uninstall claude-code --dry-run
@@ -115,10 +108,12 @@ def install(
     """,
     if_stopped="run it again: nothing else is removed",
 )
-@_agent
-@click.option("--mcp", is_flag=True, help="Remove the server of treering mcp, not the hooks.")
-@_dry_run
-def uninstall(*, agent: str, mcp: bool, dry_run: bool) -> None:
+def uninstall(
+    *,
+    agent: str = _agent,
+    mcp: bool = flag("Remove the server of treering mcp, not the hooks."),
+    dry_run: bool = _dry_run,
+) -> None:
     """Remove what treering install added, and nothing else.
 
     If nothing else has changed since, the settings are what they were, to the byte. The ledger

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from treering.config import keys_folder
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import command, flag, group, option
 from treering.surfaces.cli.ledgers import check_keys, open_existing, open_to_write, physically
 from treering.surfaces.shared.texts import counted, scope_names
 from treering.surfaces.shared.times import clock
@@ -39,7 +37,6 @@ def keys() -> None:
 
 
 @command(
-    "create",
     scope="named",
     short_help="Encrypt the payloads of a scope from now on.",
     examples="""
@@ -69,7 +66,6 @@ def create(*, scope: Scope) -> None:
 
 
 @command(
-    "list",
     scope="all",
     short_help="List keys, and what they encrypt.",
     examples="""
@@ -89,7 +85,6 @@ def list_(*, scope: Scope | None) -> None:
 
 
 @command(
-    "rotate",
     scope="named",
     short_help="Encrypt with a new key from now on.",
     examples="""
@@ -115,7 +110,6 @@ def rotate(*, scope: Scope) -> None:
 
 
 @command(
-    "destroy",
     scope="named",
     short_help="Destroy keys, and what they encrypt.",
     examples="""
@@ -124,14 +118,14 @@ def rotate(*, scope: Scope) -> None:
     """,
     if_stopped="what was erased stays erased; run it again for the rest",
 )
-@click.option(
-    "--generation",
-    type=int,
-    metavar="N",
-    help="Only this key, if it no longer encrypts anything in the ledger.",
-)
-@click.option("--yes", is_flag=True, help="Destroy without asking. You cannot undo it.")
-def destroy(*, scope: Scope, generation: int | None, yes: bool) -> None:
+def destroy(
+    *,
+    scope: Scope,
+    generation: int | None = option(
+        "N", "Only this key, if it no longer encrypts anything in the ledger.", type=int
+    ),
+    yes: bool = flag("Destroy without asking. You cannot undo it."),
+) -> None:
     """Redact every session of a scope, then destroy its keys.
 
     Payloads in backups of the ledger are then unreadable. Destroy copies of the keys yourself;
@@ -151,7 +145,6 @@ def destroy(*, scope: Scope, generation: int | None, yes: bool) -> None:
 
 
 @command(
-    "ids",
     scope="all",
     short_help="Check the key that hides ids, or accept a new one.",
     examples="""
@@ -160,8 +153,9 @@ def destroy(*, scope: Scope, generation: int | None, yes: bool) -> None:
     """,
     if_stopped="run it again for the rest",
 )
-@click.option("--accept", is_flag=True, help="Continue with the present key, or a new one.")
-def ids(*, scope: Scope | None, accept: bool) -> None:
+def ids(
+    *, scope: Scope | None, accept: bool = flag("Continue with the present key, or a new one.")
+) -> None:
     """Check whether ids.secret is the file that each scope was used with.
 
     It hides ids of imported events and of what was erased, so that nobody can guess words from

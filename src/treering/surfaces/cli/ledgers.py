@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-import click
-import msgspec
-
 from treering.config import DATABASE_VARIABLE, default_database, keys_folder
 from treering.errors import (
     InvalidInput,
@@ -244,37 +241,15 @@ def _place_of(location: str) -> tuple[object, ...]:
     return (status.st_dev, status.st_ino)
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of time, both ends included; None where it is open."""
-
-    since_ms: int | None = None
-    until_ms: int | None = None
-
-    def times(self) -> dict[str, int | None]:
-        """Return the times by the names of their options."""
-        return {"since": self.since_ms, "until": self.until_ms}
-
-
-def span_options(command: Decorated) -> Decorated:
-    """Add ``--since`` and ``--until``; read them with ``read_span``."""
-    since = click.option(
-        "--since", metavar="WHEN", help="Started since then: 3d, a date, or milliseconds."
-    )
-    until = click.option("--until", metavar="WHEN", help="Started until then, inclusive.")
-    return since(until(command))
-
-
-def read_span(since: str | None, until: str | None) -> Span:
-    """Return the span that was given. Raise InvalidInput if it makes no sense."""
+def read_span(since: str | None, until: str | None) -> dict[str, int | None]:
+    """Return the times that --since and --until name. Raise InvalidInput if they make no sense."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
 
     now = now_ms()
-    span = Span(
-        since_ms=parse_moment(since, now_ms=now, flag="--since"),
-        until_ms=parse_moment(until, now_ms=now, flag="--until"),
-    )
-    check_order((since, span.since_ms), (until, span.until_ms))
-    return span
+    since_ms = parse_moment(since, now_ms=now, flag="--since")
+    until_ms = parse_moment(until, now_ms=now, flag="--until")
+    check_order((since, since_ms), (until, until_ms))
+    return {"since_ms": since_ms, "until_ms": until_ms}
 
 
 def show_page(
@@ -286,14 +261,17 @@ def show_page(
     filters: Mapping[str, Any],
     table: Callable[[Sequence[Item]], None],
     nothing: Callable[[], None],
-    times: Mapping[str, int | None],
     fields: Mapping[str, Any] | None = None,
 ) -> None:
     """Show a page of a list: its ``table`` and how to continue, or what ``nothing`` says.
 
-    ``times`` are options that have to be repeated: an age would mean another time by then.
+    Filters that are times have to be repeated: an age would mean another time by then.
     """
-    stated = "".join(f"--{name} {ms} " for name, ms in times.items() if ms is not None)
+    stated = "".join(
+        f"--{name.removesuffix('_ms').replace('_', '-')} {ms} "
+        for name, ms in filters.items()
+        if name.endswith("_ms") and ms is not None
+    )
     more = f", and more: run it again with {stated}--cursor {page.next_cursor}"
 
     def print_page() -> None:

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group, parse_time
+from treering.surfaces.cli.declare import command, flag, group, option, parse_time
 from treering.surfaces.cli.facts.read import masked, print_facts
-from treering.surfaces.cli.facts.write import extractor_of, model_options
+from treering.surfaces.cli.facts.write import budget_option, extractor_of, model_option, url_option
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
@@ -50,7 +50,6 @@ def memory() -> None:
 
 
 @command(
-    "run",
     scope="project",
     all_scopes="Do it in every scope.",
     short_help="Learn facts, write episodes, archive, re-embed.",
@@ -61,23 +60,19 @@ def memory() -> None:
     """,
     if_stopped="what was done is kept; run it again for the rest",
 )
-@click.option("--every", metavar="AGE", help="Repeat after this time, as 10m or 2h, until Ctrl-C.")
-@click.option(
-    "--idle-minutes",
-    type=click.FloatRange(min=0),
-    default=IDLE_MINUTES,
-    metavar="N",
-    help=f"Write episodes of sessions idle for this long. Default: {IDLE_MINUTES}.",
-)
-@model_options
 def run(
     *,
     scope: Scope | None,
-    every: str | None,
-    idle_minutes: float,
-    model: str | None,
-    url: str | None,
-    budget_tokens: int,
+    every: str | None = option("AGE", "Repeat after this time, as 10m or 2h, until Ctrl-C."),
+    idle_minutes: float = option(
+        "N",
+        f"Write episodes of sessions idle for this long. Default: {IDLE_MINUTES}.",
+        type=click.FloatRange(min=0),
+        default=IDLE_MINUTES,
+    ),
+    model: str | None = model_option,
+    url: str | None = url_option,
+    budget_tokens: int = budget_option,
 ) -> None:
     """Do the maintenance that is due in the memory of a scope.
 
@@ -112,10 +107,7 @@ class MemoryMaintenance:
     """How the memory is maintained."""
 
     def __init__(
-        self,
-        model: Extractor | None,
-        budget_tokens: int,
-        idle_minutes: float = IDLE_MINUTES,
+        self, model: Extractor | None, budget_tokens: int, idle_minutes: float = IDLE_MINUTES
     ) -> None:
         self._model = model
         self._budget_tokens = budget_tokens
@@ -185,7 +177,6 @@ NAMED_MAX: Final = 20
 
 
 @command(
-    "fade",
     scope="project",
     examples="""
     treering fade --scope acme/app --dry-run
@@ -193,9 +184,12 @@ NAMED_MAX: Final = 20
     """,
     if_stopped="facts are archived one after the other; run it again for the rest",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be archived, and archive nothing.")
-@click.option("--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now.")
-def fade(*, scope: Scope, dry_run: bool, now_ts_ms: str | None) -> None:
+def fade(
+    *,
+    scope: Scope,
+    dry_run: bool = flag("Show what would be archived, and archive nothing."),
+    now_ts_ms: str | None = option("WHEN", "Count ages from this time instead of now."),
+) -> None:
     """Archive the facts that nobody has used for long; for a cron job.
 
     Important and often used facts fade later. An archived fact is not lost: it comes back when
@@ -203,7 +197,7 @@ def fade(*, scope: Scope, dry_run: bool, now_ts_ms: str | None) -> None:
     """
     receipt: FadeReceipt | None = None
     named: list[Fact] = []
-    with asking(open_to_ask if dry_run else _open_to_change) as ledger:
+    with asking(open_to_ask if dry_run else partial(open_existing, "change")) as ledger:
         if ledger is not None:
             memory = ledger.memory(scope)
             receipt = memory.fade(now_ms=parse_time(now_ts_ms), dry_run=dry_run)
@@ -218,10 +212,6 @@ def fade(*, scope: Scope, dry_run: bool, now_ts_ms: str | None) -> None:
         page=lambda: _print(scope, receipt, named),
         done=done,
     )
-
-
-def _open_to_change() -> Ledger:
-    return open_existing("change")
 
 
 def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.declare import argument, command, flag, option
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import note, say, writing_output
 from treering.surfaces.cli.progress import counting
@@ -61,7 +61,6 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "mirror",
     scope="project",
     all_scopes="Mirror all scopes, including new ones.",
     examples="""
@@ -70,11 +69,14 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="run it again: it continues where it stopped",
 )
-@click.argument("target", type=click.Choice(TARGETS))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--payload", is_flag=True, help="Include private content: texts, inputs, outputs.")
-@click.option("--once", is_flag=True, help="Mirror what is there, then exit.")
-def mirror(*, target: str, folder: Path, scope: Scope | None, payload: bool, once: bool) -> None:
+def mirror(
+    *,
+    scope: Scope | None,
+    target: str = argument(type=click.Choice(TARGETS)),
+    folder: Path = argument(metavar="DIR", type=click.Path(path_type=Path)),
+    payload: bool = flag("Include private content: texts, inputs, outputs."),
+    once: bool = flag("Mirror what is there, then exit."),
+) -> None:
     """Keep a mirror of the ledger in DIR: Parquet files by scope and day.
 
     It holds headers, tool calls and usage; texts only if you pass --payload. It follows the
@@ -123,7 +125,6 @@ def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
 
 
 @command(
-    "query",
     scope="all",
     examples="""
     treering query --mirror mirror "SELECT model, sum(total_tokens) FROM usage GROUP BY model"
@@ -133,17 +134,19 @@ def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
     db=False,
     keys=False,
 )
-@click.argument("sql", metavar="SELECT")
-@click.option(
-    "--mirror",
-    "folder",
-    metavar="DIR",
-    envvar=MIRROR_VARIABLE,
-    type=click.Path(path_type=Path),
-    help=f"The mirror. Default: {MIRROR_VARIABLE}.",
-)
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def query(*, sql: str, scope: Scope | None, folder: Path | None, as_csv: bool) -> None:
+def query(
+    *,
+    scope: Scope | None,
+    sql: str = argument(metavar="SELECT"),
+    folder: Path | None = option(
+        "DIR",
+        f"The mirror. Default: {MIRROR_VARIABLE}.",
+        "--mirror",
+        envvar=MIRROR_VARIABLE,
+        type=click.Path(path_type=Path),
+    ),
+    as_csv: bool = flag("Print comma-separated values.", "--csv"),
+) -> None:
     """Query a mirror in DuckDB's SQL: one SELECT, which changes nothing.
 
     The tables are events, tool_calls, usage, runs and sessions; "DESCRIBE events" lists columns.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -11,7 +12,7 @@ from treering.errors import InvalidInput
 from treering.memory.recall_result import RecallResult
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command, session_option_named
+from treering.surfaces.cli.declare import argument, command, flag, option, session_option_that
 from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
 from treering.surfaces.cli.ledgers import (
@@ -59,7 +60,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "recall",
     scope="project",
     examples="""
     treering recall where does jo live --scope acme/app --user jo
@@ -67,72 +67,62 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     treering recall deploys --scope acme/app --block --max-tokens 500 --record
     """,
 )
-@click.argument("words", nargs=-1, metavar="[QUERY]")
-@click.option(
-    "--user", metavar="USER", help="Recall for this person: their facts, and those of the scope."
-)
-@session_option_named("--session", text="Recall in this session: a group sees its own facts only.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, RECALL_MAX),
-    default=RECALL_DEFAULT,
-    metavar="N",
-    help=f"At most N facts, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
-)
-@click.option(
-    "--as-of", metavar="WHEN", help="State of knowledge at this time: 3d, a date, or milliseconds."
-)
-@click.option(
-    "--record",
-    is_flag=True,
-    help="Count the recalled facts as used. By default nothing is recorded.",
-)
-@click.option("--block", is_flag=True, help="Print only the block for a prompt.")
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="With --block: use at most N tokens.",
-)
-def recall(*, words: Sequence[str], scope: Scope, as_of: str | None, **asked: Any) -> None:
+def recall(
+    *,
+    scope: Scope,
+    words: Sequence[str] = argument(nargs=-1, metavar="[QUERY]"),
+    user: str | None = option(
+        "USER", "Recall for this person: their facts, and those of the scope."
+    ),
+    session: str | None = session_option_that(
+        "Recall in this session: a group sees its own facts only."
+    ),
+    limit: int = option(
+        "N",
+        f"At most N facts, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
+        type=click.IntRange(1, RECALL_MAX),
+        default=RECALL_DEFAULT,
+    ),
+    as_of: str | None = option(
+        "WHEN", "State of knowledge at this time: 3d, a date, or milliseconds."
+    ),
+    record: bool = flag("Count the recalled facts as used. By default nothing is recorded."),
+    block: bool = flag("Print only the block for a prompt."),
+    max_tokens: int | None = option(
+        "N", "With --block: use at most N tokens.", type=click.IntRange(min=1)
+    ),
+) -> None:
     """Recall facts, turns and episodes that answer QUERY, each with score, reason and evidence.
 
     Without a QUERY it prints a brief for the start of a session: what matters most. By default
     nothing is recorded, so nothing counts as used. Agents pass --record: facts that are never
     used fade.
     """
-    question = _question(words, as_of, **asked)
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    if max_tokens is not None and not block:
+        raise InvalidInput("--max-tokens needs --block", hint="add --block")
+    if record and as_of is not None:
+        raise InvalidInput("--record and --as-of exclude each other", hint="drop --record")
+    question = Question(
+        query=" ".join(words).strip() or None,
+        user=user,
+        session=session,
+        limit=limit,
+        as_of_ms=parse_moment(as_of, now_ms=now_ms(), flag="--as-of"),
+        record=record,
+        block=block,
+        max_tokens=max_tokens,
+    )
     answer: RecallAnswer | None = None
     is_new = False
-    with asking(_open_to_record if question.record else open_to_ask) as ledger:
+    with asking(partial(open_existing, "change") if record else open_to_ask) as ledger:
         if ledger is not None:
             answer = answer_to(ledger, scope, question)
             is_new = not answer.recalled.ids and is_unknown(ledger, scope)
         location = location_of(ledger)
     body = {"scope": scope, "ledger": location, **_fields(question, answer)}
     show(body, page=lambda: _print_answer(scope, question, answer, is_new=is_new))
-
-
-def _question(
-    words: Sequence[str], as_of: str | None, *, block: bool, record: bool, **asked: Any
-) -> Question:
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
-    if asked["max_tokens"] is not None and not block:
-        raise InvalidInput("--max-tokens needs --block", hint="add --block")
-    if record and as_of is not None:
-        raise InvalidInput("--record and --as-of exclude each other", hint="drop --record")
-    return Question(
-        query=" ".join(words).strip() or None,
-        as_of_ms=parse_moment(as_of, now_ms=now_ms(), flag="--as-of"),
-        block=block,
-        record=record,
-        **asked,
-    )
-
-
-def _open_to_record() -> Ledger:
-    return open_existing("change")
 
 
 def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:

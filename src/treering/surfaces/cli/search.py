@@ -14,7 +14,15 @@ from treering.model.scopes import Scope
 from treering.model.search_queries import parse_search
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.declare import command, known_or_all, limit_option, scope_shown
+from treering.surfaces.cli.declare import (
+    argument,
+    choice,
+    command,
+    flag,
+    known_or_all,
+    limit_option,
+    scope_shown,
+)
 from treering.surfaces.cli.finding import short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
@@ -87,7 +95,6 @@ class _Asking(Command):
 
 
 @command(
-    "search",
     cls=_Asking,
     scope="wide",
     all_scopes="Search all scopes.",
@@ -98,24 +105,17 @@ class _Asking(Command):
     treering search how do we ship a release --scope acme/app --mode hybrid
     """,
 )
-@click.argument("words", nargs=-1, metavar="WORDS...")
-@click.option(
-    "--mode",
-    type=click.Choice(SEARCH_MODES),
-    default="words",
-    help="Match words, meaning (semantic), or both (hybrid). Default: words.",
-)
-@limit_option(HITS_DEFAULT, HITS_MAX, text="Events to show")
-@click.option(
-    "--include-failed", is_flag=True, help="Include runs that failed or were interrupted."
-)
 def search(
     *,
-    words: Sequence[str],
     scope: Scope | None,
-    mode: str,
-    limit: int,
-    include_failed: bool,
+    words: Sequence[str] = argument(nargs=-1, metavar="WORDS..."),
+    mode: str = choice(
+        SEARCH_MODES,
+        "Match words, meaning (semantic), or both (hybrid). Default: words.",
+        default="words",
+    ),
+    limit: int = limit_option(HITS_DEFAULT, HITS_MAX, text="Events to show"),
+    include_failed: bool = flag("Include runs that failed or were interrupted."),
 ) -> None:
     """Search the events of a scope by their words; the best session comes first.
 

@@ -18,7 +18,7 @@ from treering.config import settings_folder
 from treering.errors import InvalidInput, Unsupported
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_scope, complete_session
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import argument, command, flag, group, option
 from treering.surfaces.cli.finding import find_session, find_session_anywhere
 from treering.surfaces.cli.ledgers import (
     database_path,
@@ -44,7 +44,6 @@ PORT_DEFAULT: Final = 8720
 
 
 @command(
-    "serve",
     examples="""
     treering serve
     treering serve --port 0 --json
@@ -53,33 +52,24 @@ PORT_DEFAULT: Final = 8720
     """,
     if_stopped="what was acknowledged is recorded; start it again",
 )
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Default: 127.0.0.1.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=PORT_DEFAULT,
-    metavar="PORT",
-    help=f"0 chooses a free one. Default: {PORT_DEFAULT}.",
-)
-@click.option("--open", "is_opened", is_flag=True, help="Open it in a browser.")
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Accept the tokens of this file only. Default: a new one, and those of treering tokens.",
-)
-@click.option("--public-url", metavar="URL", help="The address by which others reach it.")
-@click.option("--read-only", is_flag=True, help="Refuse writes and erasures.")
-@click.option("--log", "is_logged", is_flag=True, help="Log requests to standard error.")
 def serve(
     *,
-    host: str,
-    port: int,
-    is_opened: bool,
-    token_file: Path | None,
-    public_url: str | None,
-    read_only: bool,
-    is_logged: bool,
+    host: str = option("HOST", "Default: 127.0.0.1.", default="127.0.0.1"),
+    port: int = option(
+        "PORT",
+        f"0 chooses a free one. Default: {PORT_DEFAULT}.",
+        type=click.IntRange(0, 65_535),
+        default=PORT_DEFAULT,
+    ),
+    is_opened: bool = flag("Open it in a browser.", "--open"),
+    token_file: Path | None = option(
+        "FILE",
+        "Accept the tokens of this file only. Default: a new one, and those of treering tokens.",
+        type=click.Path(path_type=Path),
+    ),
+    public_url: str | None = option("URL", "The address by which others reach it."),
+    read_only: bool = flag("Refuse writes and erasures."),
+    is_logged: bool = flag("Log requests to standard error.", "--log"),
 ) -> None:
     """Serve the ledger to programs in any language, and its viewer to browsers, until Ctrl-C.
 
@@ -208,7 +198,6 @@ HOST: Final = "127.0.0.1"
 
 
 @command(
-    "view",
     scope="all",
     examples="""
     treering view
@@ -218,18 +207,13 @@ HOST: Final = "127.0.0.1"
     """,
     if_stopped="nothing is lost; start it again",
 )
-@click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--no-open", is_flag=True, help="Print the address; do not open a browser.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    metavar="PORT",
-    help="Default: a free one.",
-)
-@click.option("--read-only", is_flag=True, help="Offer no action that changes or erases anything.")
 def view(
-    *, session: str | None, scope: Scope | None, no_open: bool, port: int, read_only: bool
+    *,
+    scope: Scope | None,
+    session: str | None = argument(required=False, shell_complete=complete_session),
+    no_open: bool = flag("Print the address; do not open a browser."),
+    port: int = option("PORT", "Default: a free one.", type=click.IntRange(0, 65_535), default=0),
+    read_only: bool = flag("Offer no action that changes or erases anything."),
 ) -> None:
     """Open the viewer on all scopes, or at SESSION, until Ctrl-C.
 
@@ -272,7 +256,6 @@ def _path(ledger: Ledger, scope: Scope | None, session: str | None) -> str:
 
 
 @command(
-    "mcp",
     scope="project",
     json=False,
     examples="""
@@ -282,8 +265,9 @@ def _path(ledger: Ledger, scope: Scope | None, session: str | None) -> str:
     """,
     if_stopped="nothing is lost: the agent starts it again",
 )
-@click.option("--write", is_flag=True, help="Let the agent remember and forget facts, too.")
-def mcp(*, scope: Scope, write: bool) -> None:
+def mcp(
+    *, scope: Scope, write: bool = flag("Let the agent remember and forget facts, too.")
+) -> None:
     """Answer an agent's questions about earlier sessions, over standard input and output.
 
     It speaks the Model Context Protocol. Agents start it themselves: treering install AGENT --mcp
@@ -330,11 +314,10 @@ def _anywhere(opening: Callable[[], Ledger]) -> Callable[[], Ledger]:
     return opened
 
 
-token_file_option = click.option(
-    "--token-file",
+token_file_option = option(
+    "FILE",
+    "The file of tokens. Default: tokens.json in your configuration folder.",
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The file of tokens. Default: tokens.json in your configuration folder.",
 )
 
 
@@ -362,7 +345,6 @@ def tokens() -> None:
 
 
 @command(
-    "add",
     keys=False,
     db=False,
     short_help="Create a token, and print it once.",
@@ -371,30 +353,21 @@ def tokens() -> None:
     treering tokens add --name dashboard --token-file /etc/treering/tokens.json
     """,
 )
-@click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    metavar="SCOPE",
-    shell_complete=complete_scope,
-    help="Good for this scope only; may be repeated. Default: all scopes.",
-)
-@click.option(
-    "--rights",
-    default="read",
-    metavar="RIGHTS",
-    help="A comma-separated list of read, write and erase. Default: read.",
-)
-@click.option("--expires", metavar="AGE", help="Expires after 30d, 12w or 8h. Default: never.")
-@click.option("--name", default="", metavar="NAME", help="A name by which you recognise it.")
-@token_file_option
 def add(
     *,
-    scopes: Sequence[str],
-    rights: str,
-    expires: str | None,
-    name: str,
-    token_file: Path | None,
+    scopes: Sequence[str] = option(
+        "SCOPE",
+        "Good for this scope only; may be repeated. Default: all scopes.",
+        "--scope",
+        multiple=True,
+        shell_complete=complete_scope,
+    ),
+    rights: str = option(
+        "RIGHTS", "A comma-separated list of read, write and erase. Default: read.", default="read"
+    ),
+    expires: str | None = option("AGE", "Expires after 30d, 12w or 8h. Default: never."),
+    name: str = option("NAME", "A name by which you recognise it.", default=""),
+    token_file: Path | None = token_file_option,
 ) -> None:
     """Create a token and print it. It is shown only once: the file keeps its hash."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
@@ -412,7 +385,6 @@ def add(
 
 
 @command(
-    "list",
     keys=False,
     db=False,
     short_help="List tokens, without the tokens themselves.",
@@ -421,8 +393,7 @@ def add(
     treering tokens list --token-file /etc/treering/tokens.json --json
     """,
 )
-@token_file_option
-def list_(*, token_file: Path | None) -> None:
+def list_(*, token_file: Path | None = token_file_option) -> None:
     """List the tokens of a file: ids, rights, scopes and when they expire."""
     file = _file(token_file)
     stored = file.tokens()
@@ -431,7 +402,6 @@ def list_(*, token_file: Path | None) -> None:
 
 
 @command(
-    "remove",
     keys=False,
     db=False,
     short_help="Remove a token; it is refused from then on.",
@@ -439,9 +409,9 @@ def list_(*, token_file: Path | None) -> None:
     treering tokens remove 3f9c01ab
     """,
 )
-@click.argument("token_id", metavar="ID")
-@token_file_option
-def remove(*, token_id: str, token_file: Path | None) -> None:
+def remove(
+    *, token_id: str = argument(metavar="ID"), token_file: Path | None = token_file_option
+) -> None:
     """Remove the token with an ID that treering tokens list shows."""
     removed = _file(token_file).remove(token_id)
     show(_shown(removed), f"removed token {removed.id}", done="the token was removed")

@@ -14,8 +14,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, kind_of
-from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command
+from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command, flag, option, session_argument
 from treering.surfaces.cli.finding import ShortIds, open_to_read, short_sessions
 from treering.surfaces.cli.ledgers import open_to_ask
 from treering.surfaces.cli.output import (
@@ -103,30 +102,19 @@ _SPEAKERS: Final = {"user": "cyan", "assistant": "green", "thinking": "bright_bl
     treering show main:tele --scope acme/app --turn 7 --payload --full
     """,
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option(
-    "--payload",
-    is_flag=True,
-    help="Include private content: full messages, tool inputs and outputs.",
-)
-@click.option("--full", is_flag=True, help="With --payload: do not shorten long tool texts.")
-@click.option("--turn", type=int, metavar="N", help="Only turn N, counted from 1.")
-@click.option(
-    "--last",
-    type=click.IntRange(1, PAGE_ITEMS_MAX),
-    metavar="N",
-    help=f"Only the last N turns, up to {PAGE_ITEMS_MAX}.",
-)
-@click.option("--no-pager", is_flag=True, help="Do not use a pager on a terminal.")
 def show_transcript(
     *,
-    session: str,
     scope: Scope | None,
-    payload: bool,
-    full: bool,
-    turn: int | None,
-    last: int | None,
-    no_pager: bool,
+    session: str = session_argument,
+    payload: bool = flag("Include private content: full messages, tool inputs and outputs."),
+    full: bool = flag("With --payload: do not shorten long tool texts."),
+    turn: int | None = option("N", "Only turn N, counted from 1.", type=int),
+    last: int | None = option(
+        "N",
+        f"Only the last N turns, up to {PAGE_ITEMS_MAX}.",
+        type=click.IntRange(1, PAGE_ITEMS_MAX),
+    ),
+    no_pager: bool = flag("Do not use a pager on a terminal."),
 ) -> None:
     """Show what happened in SESSION, in order: messages, tool calls and markers.
 

@@ -12,7 +12,14 @@ from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import command, known_or_all, scope_shown, session_option
+from treering.surfaces.cli.declare import (
+    choice,
+    command,
+    known_or_all,
+    option,
+    scope_shown,
+    session_option,
+)
 from treering.surfaces.cli.finding import find_session_anywhere, narrow_to_session
 from treering.surfaces.cli.ledgers import catching_up, open_to_ask
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
@@ -87,7 +94,6 @@ _MODELS: Final = (
 
 
 @command(
-    "stats",
     scope="wide",
     all_scopes="Count all scopes.",
     examples="""
@@ -97,28 +103,18 @@ _MODELS: Final = (
     treering stats --by scope --days 30
     """,
 )
-@session_option
-@click.option(
-    "--days",
-    type=click.IntRange(1, DAYS_MAX),
-    metavar="N",
-    help=f"The last N days. Default: {DAYS}.",
-)
-@click.option("--since", metavar="WHEN", help="Since then: 3d, a date, or milliseconds.")
-@click.option("--until", metavar="WHEN", help="Until then, inclusive. Default: now.")
-@click.option(
-    "--by",
-    type=click.Choice(["day", "scope"]),
-    help="A row for each day, or for each scope: by default, for each project.",
-)
 def stats(
     *,
     scope: Scope | None,
-    session_id: str | None,
-    days: int | None,
-    since: str | None,
-    until: str | None,
-    by: Literal["day", "scope"] | None,
+    session_id: str | None = session_option,
+    days: int | None = option(
+        "N", f"The last N days. Default: {DAYS}.", type=click.IntRange(1, DAYS_MAX)
+    ),
+    since: str | None = option("WHEN", "Since then: 3d, a date, or milliseconds."),
+    until: str | None = option("WHEN", "Until then, inclusive. Default: now."),
+    by: Literal["day", "scope"] | None = choice(
+        ["day", "scope"], "A row for each day, or for each scope: by default, for each project."
+    ),
 ) -> None:
     """Count sessions, turns, tools, tokens, alerts and receipts of a scope in a period.
 

@@ -10,7 +10,14 @@ import msgspec
 
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import PAGE_ITEMS_MAX, command, parse_kinds, session_option
+from treering.surfaces.cli.declare import (
+    PAGE_ITEMS_MAX,
+    command,
+    flag,
+    option,
+    parse_kinds,
+    session_option,
+)
 from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
 from treering.surfaces.cli.ledgers import is_unknown, open_existing, say_unknown
 from treering.surfaces.cli.output import (
@@ -92,7 +99,6 @@ class Names:
 
 
 @command(
-    "tail",
     scope="project",
     examples="""
     treering tail --scope acme/app
@@ -100,27 +106,22 @@ class Names:
     treering tail -f --scope acme/app --session main:telegram:jo --json
     """,
 )
-@session_option
-@click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help="Only events of this kind; repeatable."
-)
-@click.option(
-    "-n",
-    "--last",
-    "last",
-    type=click.IntRange(0, PAGE_ITEMS_MAX),
-    default=EVENTS,
-    metavar="N",
-    help=f"The last N events, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
-)
-@click.option("-f", "--follow", is_flag=True, help="Keep printing new events until you stop it.")
 def tail(
     *,
     scope: Scope,
-    session_id: str | None,
-    kinds: Sequence[str],
-    last: int,
-    follow: bool,
+    session_id: str | None = session_option,
+    kinds: Sequence[str] = option(
+        "KIND", "Only events of this kind; repeatable.", "--kind", multiple=True
+    ),
+    last: int = option(
+        "N",
+        f"The last N events, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
+        "-n",
+        "--last",
+        type=click.IntRange(0, PAGE_ITEMS_MAX),
+        default=EVENTS,
+    ),
+    follow: bool = flag("Keep printing new events until you stop it.", "-f", "--follow"),
 ) -> None:
     """Show the last events of a scope by time, one per line; -f follows new ones.
 

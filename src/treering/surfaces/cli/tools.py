@@ -7,7 +7,6 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import msgspec
 
 from treering.errors import NotFound
@@ -17,14 +16,20 @@ from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import (
+    argument,
+    choice,
     clamp,
     command,
     cursor_option,
+    flag,
     group,
     limit_option,
+    option,
     require,
     session_option,
-    session_option_named,
+    session_option_that,
+    since_option,
+    until_option,
 )
 from treering.surfaces.cli.finding import (
     find_calls,
@@ -35,7 +40,6 @@ from treering.surfaces.cli.finding import (
     short_sessions,
 )
 from treering.surfaces.cli.ledgers import (
-    Span,
     asking,
     catching_up,
     location_of,
@@ -43,7 +47,6 @@ from treering.surfaces.cli.ledgers import (
     read_span,
     say_nothing_found,
     show_page,
-    span_options,
 )
 from treering.surfaces.cli.output import painted, say_painted, writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
@@ -51,7 +54,7 @@ from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import clock, duration, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
@@ -102,11 +105,6 @@ _STATISTICS: Final = (
 )
 
 
-def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
-    tool = click.option("--tool", metavar="NAME", help="Only this tool.")
-    return session_option(tool(span_options(command)))
-
-
 @group(
     "tools",
     commands="list_ stats show=show_call",
@@ -125,7 +123,6 @@ def tools() -> None:
 
 
 @command(
-    "list",
     scope="project",
     keys=False,
     short_help="List the latest tool calls of a scope.",
@@ -135,48 +132,45 @@ def tools() -> None:
     treering tools list --scope acme/app --status synthetic --reason crashed
     """,
 )
-@_windowed
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice(STATUSES),
-    help="Only this outcome; repeatable.",
-)
-@click.option("--failing", is_flag=True, help="Short for --status failed --status synthetic.")
-@click.option(
-    "--reason", type=click.Choice(REASONS), help="Only synthetic results with this reason."
-)
-@click.option("--run", "run_id", metavar="ID", shell_complete=complete_run, help="Only this run.")
-@click.option("--slowest", is_flag=True, help="The slowest calls first.")
-@limit_option(LIST_ITEMS)
-@cursor_option
 def list_(
     *,
     scope: Scope,
-    slowest: bool,
-    limit: int,
-    cursor: str | None,
-    **narrowing: Any,
+    session_id: str | None = session_option,
+    tool: str | None = option("NAME", "Only this tool."),
+    since: str | None = since_option,
+    until: str | None = until_option,
+    statuses: Sequence[str] = choice(
+        STATUSES, "Only this outcome; repeatable.", "--status", multiple=True
+    ),
+    failing: bool = flag("Short for --status failed --status synthetic."),
+    reason: str | None = choice(REASONS, "Only synthetic results with this reason."),
+    run_id: str | None = option("ID", "Only this run.", "--run", shell_complete=complete_run),
+    slowest: bool = flag("The slowest calls first."),
+    limit: int = limit_option(LIST_ITEMS),
+    cursor: str | None = cursor_option,
 ) -> None:
     """List the latest tool calls of a scope, in order; --cursor continues with earlier ones.
 
     --slowest lists the slowest calls first, of those whose duration is known.
     """
-    asked = read_filters(**narrowing)
+    asked: dict[str, Any] = {
+        **_window(session_id, tool, since, until),
+        "status": [*statuses, *(["failing"] if failing else [])],
+        "reason": reason,
+        "run_id": None if run_id is None else require(run_id, "run").strip(),
+    }
     page: Page[ToolRecord] = Page(items=[], has_more=False, next_cursor=None)
     failures: dict[int, str] = {}
     with asking(open_to_ask) as ledger, catching_up() as progress:
         if ledger is not None:
-            asked = _with_whole_ids(ledger, scope, asked, progress)
+            session = asked["session_id"] = narrow_to_session(ledger, scope, session_id)
+            asked["run_id"] = asked["run_id"] and run_named(
+                ledger, scope, asked["run_id"], session_id=session, progress=progress
+            )
             order = _order(clamp(limit), slowest=slowest)
-            page = ledger.tool_calls(
-                scope, **asked.arguments(), **order, after=cursor, progress=progress
-            )
-            calls, sessions = (
-                short_calls(ledger, scope, progress=progress),
-                short_sessions(ledger, scope),
-            )
+            page = ledger.tool_calls(scope, **asked, **order, after=cursor, progress=progress)
+            calls = short_calls(ledger, scope, progress=progress)
+            sessions = short_sessions(ledger, scope)
             items = [
                 sessions.within(calls.within(record, "call_id"), "session_id")
                 for record in page.items
@@ -189,18 +183,23 @@ def list_(
             }
             page = msgspec.structs.replace(page, items=items)
         location = location_of(ledger)
+    is_filtered = any(asked.values()) or bool(cursor)
     show_page(
         page,
         "call",
         scope=scope,
         location=location,
-        filters={**asked.filters(), "slowest": slowest, "limit": clamp(limit)},
-        table=partial(print_calls, failures=failures, with_session=asked.session_id is None),
-        nothing=lambda: _say_nothing(
-            scope, is_filtered=asked.is_narrow or bool(cursor), is_there=bool(location)
-        ),
-        times=asked.span.times(),
+        filters={**asked, "slowest": slowest, "limit": clamp(limit)},
+        table=partial(print_calls, failures=failures, with_session=asked["session_id"] is None),
+        nothing=lambda: _say_nothing(scope, is_filtered=is_filtered, is_there=bool(location)),
     )
+
+
+def _window(
+    session_id: str | None, tool: str | None, since: str | None, until: str | None
+) -> dict[str, Any]:
+    """Return which calls are meant, as the ledger and receipts name it."""
+    return {"session_id": session_id, "tool": tool, **read_span(since, until)}
 
 
 def _failure(ledger: Ledger, record: ToolRecord, mask: Mask) -> str:
@@ -222,7 +221,6 @@ def _order(limit: int, *, slowest: bool) -> dict[str, Any]:
 
 
 @command(
-    "stats",
     scope="project",
     keys=False,
     short_help="Measure each tool: calls, outcomes, durations.",
@@ -231,23 +229,29 @@ def _order(limit: int, *, slowest: bool) -> dict[str, Any]:
     treering tools stats --scope acme/app --since 7d --tool git_log --json
     """,
 )
-@_windowed
-def stats(*, scope: Scope, **narrowing: Any) -> None:
+def stats(
+    *,
+    scope: Scope,
+    session_id: str | None = session_option,
+    tool: str | None = option("NAME", "Only this tool."),
+    since: str | None = since_option,
+    until: str | None = until_option,
+) -> None:
     """Show for each tool how often it was called, the outcomes and the durations.
 
     Percentiles are exact (nearest rank), of calls that the tool itself ended.
     """
-    asked = read_filters(**narrowing)
+    asked = _window(session_id, tool, since, until)
+    statistics: list[ToolStatistics] = []
     with asking(open_to_ask) as ledger, catching_up() as progress:
-        statistics: list[ToolStatistics] = []
         if ledger is not None:
-            asked = _with_whole_ids(ledger, scope, asked, progress)
-            statistics = ledger.tool_statistics(scope, **asked.window(), progress=progress)
+            asked["session_id"] = narrow_to_session(ledger, scope, session_id)
+            statistics = ledger.tool_statistics(scope, **asked, progress=progress)
         location = location_of(ledger)
     body = {
         "scope": scope,
         "ledger": location,
-        "filters": asked.window_filters(),
+        "filters": asked,
         "count": len(statistics),
         "tools": statistics,
     }
@@ -255,19 +259,8 @@ def stats(*, scope: Scope, **narrowing: Any) -> None:
         total = f"{counted(len(statistics), 'tool')} of scope {scope}"
         show(body, total, page=lambda: print_statistics(statistics))
         return
-    is_there = bool(location)
-    show(body, page=lambda: _say_nothing(scope, is_filtered=asked.is_narrow, is_there=is_there))
-
-
-def _with_whole_ids(
-    ledger: Ledger, scope: Scope, asked: CallFilters, progress: Callable[[int], None] | None
-) -> CallFilters:
-    """Return the filters with the whole ids of their session and run."""
-    session = narrow_to_session(ledger, scope, asked.session_id)
-    run = asked.run_id and run_named(
-        ledger, scope, asked.run_id, session_id=session, progress=progress
-    )
-    return msgspec.structs.replace(asked, session_id=session, run_id=run)
+    is_there, is_filtered = bool(location), any(asked.values())
+    show(body, page=lambda: _say_nothing(scope, is_filtered=is_filtered, is_there=is_there))
 
 
 def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
@@ -276,68 +269,6 @@ def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
         say_nothing_found(
             "tool calls", scope, is_filtered=is_filtered, is_there=is_there, remark=remark
         )
-
-
-class CallFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls to show: of which session, tool and time, with which outcome."""
-
-    session_id: str | None
-    tool: str | None
-    span: Span
-    status: list[str] = []
-    reason: str | None = None
-    run_id: str | None = None
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it narrows them down at all."""
-        return any(self.filters().values())
-
-    def window(self) -> dict[str, Any]:
-        """Return what statistics take, as the ledger calls it."""
-        return {
-            "session_id": self.session_id,
-            "tool": self.tool,
-            "since_ms": self.span.since_ms,
-            "until_ms": self.span.until_ms,
-        }
-
-    def arguments(self) -> dict[str, Any]:
-        """Return all of it, as the ledger calls it."""
-        more = {"status": self.status, "reason": self.reason, "run_id": self.run_id}
-        return {**self.window(), **more}
-
-    def window_filters(self) -> dict[str, Any]:
-        """Return what statistics take, as receipts call it."""
-        named = {"session_id": self.session_id, "tool": self.tool}
-        return {**named, **msgspec.structs.asdict(self.span)}
-
-    def filters(self) -> dict[str, Any]:
-        """Return all of it, as receipts call it."""
-        more = {"status": self.status, "reason": self.reason, "run_id": self.run_id}
-        return {**self.window_filters(), **more}
-
-
-def read_filters(
-    *,
-    session_id: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-    statuses: Sequence[str] = (),
-    failing: bool = False,
-    reason: str | None = None,
-    run_id: str | None = None,
-) -> CallFilters:
-    """Return the filters that a command line gives. Raises InvalidInput if one makes no sense."""
-    return CallFilters(
-        session_id=session_id,
-        tool=tool,
-        span=read_span(since, until),
-        status=[*statuses, *(["failing"] if failing else [])],
-        reason=reason,
-        run_id=None if run_id is None else require(run_id, "run").strip(),
-    )
 
 
 @command(
@@ -349,12 +280,15 @@ def read_filters(
     treering tools show call-1 --scope acme/app --session s1 --payload --json
     """,
 )
-@click.argument("call")
-@session_option_named(
-    "--session", "session_id", text="The session of the call, if several have the id."
-)
-@click.option("--payload", is_flag=True, help="Include private input and output, as stored.")
-def show_call(*, call: str, scope: Scope, session_id: str | None, payload: bool) -> None:
+def show_call(
+    *,
+    scope: Scope,
+    call: str = argument(),
+    session_id: str | None = session_option_that(
+        "The session of the call, if several have the id.", "--session"
+    ),
+    payload: bool = flag("Include private input and output, as stored."),
+) -> None:
     """Show how the tool call CALL went; all of them, if its session reuses the id.
 
     CALL is an id or a short id.

@@ -6,7 +6,6 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import click
 import msgspec
 
 from treering.errors import InvalidInput
@@ -14,14 +13,18 @@ from treering.model.queries import Page
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import (
+    argument,
     clamp,
     command,
     cursor_option,
+    flag,
     group,
     limit_option,
     out_option,
     require,
     session_option,
+    since_option,
+    until_option,
 )
 from treering.surfaces.cli.finding import (
     find_run_id,
@@ -40,7 +43,6 @@ from treering.surfaces.cli.ledgers import (
     read_span,
     say_nothing_found,
     show_page,
-    span_options,
 )
 from treering.surfaces.cli.output import (
     STANDARD,
@@ -103,7 +105,6 @@ def trace() -> None:
 
 
 @command(
-    "list",
     scope="project",
     short_help="List the newest runs of a scope.",
     examples="""
@@ -111,20 +112,15 @@ def trace() -> None:
     treering trace list --scope acme/app --session s1 --failing --since 7d
     """,
 )
-@session_option
-@click.option("--failing", is_flag=True, help="Only runs that failed or were interrupted.")
-@span_options
-@limit_option(LIST_ITEMS)
-@cursor_option
 def list_(
     *,
     scope: Scope,
-    session_id: str | None,
-    failing: bool,
-    since: str | None,
-    until: str | None,
-    limit: int,
-    cursor: str | None,
+    session_id: str | None = session_option,
+    failing: bool = flag("Only runs that failed or were interrupted."),
+    since: str | None = since_option,
+    until: str | None = until_option,
+    limit: int = limit_option(LIST_ITEMS),
+    cursor: str | None = cursor_option,
 ) -> None:
     """List the runs of a scope, the newest first; --cursor continues with earlier ones."""
     span = read_span(since, until)
@@ -135,13 +131,7 @@ def list_(
         if ledger is not None:
             session = narrow_to_session(ledger, scope, session_id)
             page = ledger.runs(
-                scope,
-                session_id=session,
-                since_ms=span.since_ms,
-                until_ms=span.until_ms,
-                failing=failing,
-                limit=clamp(limit),
-                after=cursor,
+                scope, session_id=session, **span, failing=failing, limit=clamp(limit), after=cursor
             )
             runs, sessions = short_runs(ledger, scope), short_sessions(ledger, scope)
             outlines = [
@@ -150,7 +140,7 @@ def list_(
             page = msgspec.structs.replace(page, items=outlines)
             latest = ledger.sessions(scope, limit=1).items
         location = location_of(ledger)
-    filters = {"session_id": session, **msgspec.structs.asdict(span), "failing": failing}
+    filters = {"session_id": session, **span, "failing": failing}
     show_page(
         page,
         "run",
@@ -164,7 +154,6 @@ def list_(
             is_filtered=any(filters.values()) or bool(cursor),
             is_there=bool(location),
         ),
-        times=span.times(),
     )
 
 
@@ -187,10 +176,13 @@ def _say_no_runs(
     treering trace show 01a1dea1-d82d --scope acme/app --json
     """,
 )
-@click.argument("run", shell_complete=complete_run)
-@session_option
-@limit_option(SHOW_ITEMS)
-def show_run(*, run: str, scope: Scope, session_id: str | None, limit: int) -> None:
+def show_run(
+    *,
+    scope: Scope,
+    run: str = argument(shell_complete=complete_run),
+    session_id: str | None = session_option,
+    limit: int = limit_option(SHOW_ITEMS),
+) -> None:
     """Show what happened in RUN and when, and how its tools did.
 
     RUN is an id or a short id. A long run is shown by its first and last events. Payloads are
@@ -303,7 +295,6 @@ class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "export",
     scope="project",
     short_help="Write the trace of one run to a zip file.",
     examples="""
@@ -312,24 +303,16 @@ class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@click.argument("run", shell_complete=complete_run)
-@session_option
-@out_option("The zip file to write, readable by you alone.")
-@click.option(
-    "--payload",
-    "private",
-    is_flag=True,
-    help="Include private content: messages, tool inputs and outputs.",
-)
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def export(
     *,
-    run: str,
     scope: Scope,
-    session_id: str | None,
-    out: str,
-    private: bool,
-    force: bool,
+    run: str = argument(shell_complete=complete_run),
+    session_id: str | None = session_option,
+    out: str = out_option("The zip file to write, readable by you alone."),
+    private: bool = flag(
+        "Include private content: messages, tool inputs and outputs.", "--payload"
+    ),
+    force: bool = flag("Overwrite an existing file."),
 ) -> None:
     """Write the trace of RUN to a zip of five files; the same run makes the same bytes.
 

@@ -6,12 +6,11 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import click
 import msgspec
 
 from treering.model.memories import UserHandle
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.declare import argument, command, group, option
 from treering.surfaces.cli.finding import every_fact
 from treering.surfaces.cli.ledgers import (
     asking,
@@ -70,7 +69,6 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "list",
     scope="project",
     short_help="List the people of a scope.",
     examples="""
@@ -78,8 +76,7 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     treering users list --scope acme/app --user jo --json
     """,
 )
-@click.option("--user", metavar="USER", help="Only this person.")
-def list_(*, scope: Scope, user: str | None) -> None:
+def list_(*, scope: Scope, user: str | None = option("USER", "Only this person.")) -> None:
     """List the people of a scope who have a handle or about whom there are facts."""
     people: list[ListedUser] = []
     with asking(open_to_ask) as ledger:
@@ -152,13 +149,7 @@ def print_nobody(scope: Scope, user: str | None) -> None:
     say(f'  or add a fact: treering facts add "Lives in Porto" --user jo {flag}')
 
 
-def _handled(function: Decorated) -> Decorated:
-    """Add CHANNEL and HANDLE."""
-    return click.argument("channel")(click.argument("handle")(function))
-
-
 @command(
-    "resolve",
     scope="project",
     short_help="Print the user of a handle.",
     examples="""
@@ -167,8 +158,7 @@ def _handled(function: Decorated) -> Decorated:
     """,
     if_stopped="see treering users list for whether they are known",
 )
-@_handled
-def resolve(*, channel: str, handle: str, scope: Scope) -> None:
+def resolve(*, scope: Scope, channel: str = argument(), handle: str = argument()) -> None:
     """Print the user of HANDLE on CHANNEL; a new user if there is none yet.
 
     For merged users it prints the one that was kept.
@@ -189,7 +179,6 @@ def resolve(*, channel: str, handle: str, scope: Scope) -> None:
 
 
 @command(
-    "link",
     scope="project",
     short_help="Link a handle to a user.",
     examples="""
@@ -197,9 +186,9 @@ def resolve(*, channel: str, handle: str, scope: Scope) -> None:
     """,
     if_stopped="see treering users list for whose it is",
 )
-@click.argument("user")
-@_handled
-def link(*, user: str, channel: str, handle: str, scope: Scope) -> None:
+def link(
+    *, scope: Scope, user: str = argument(), channel: str = argument(), handle: str = argument()
+) -> None:
     """Link HANDLE on CHANNEL to USER. Refused if it belongs to somebody else."""
     with open_to_write() as ledger:
         linked = ledger.memory(scope).users.link(user, channel, handle)
@@ -213,7 +202,6 @@ def link(*, user: str, channel: str, handle: str, scope: Scope) -> None:
 
 
 @command(
-    "unlink",
     scope="project",
     short_help="Unlink a handle from its user.",
     examples="""
@@ -221,8 +209,7 @@ def link(*, user: str, channel: str, handle: str, scope: Scope) -> None:
     """,
     if_stopped="see treering users list for whose it is",
 )
-@_handled
-def unlink(*, channel: str, handle: str, scope: Scope) -> None:
+def unlink(*, scope: Scope, channel: str = argument(), handle: str = argument()) -> None:
     """Unlink HANDLE on CHANNEL from its user; facts about them stay."""
     with open_existing("change") as ledger:
         user = ledger.memory(scope).users.unlink(channel, handle)
@@ -234,13 +221,7 @@ def unlink(*, channel: str, handle: str, scope: Scope) -> None:
     )
 
 
-def _of_two(function: Decorated) -> Decorated:
-    """Add USER and OTHER."""
-    return click.argument("user")(click.argument("other")(function))
-
-
 @command(
-    "merge",
     scope="project",
     short_help="Merge two users who are one person.",
     examples="""
@@ -248,8 +229,7 @@ def _of_two(function: Decorated) -> Decorated:
     """,
     if_stopped="see treering users list for who is who",
 )
-@_of_two
-def merge(*, user: str, other: str, scope: Scope) -> None:
+def merge(*, scope: Scope, user: str = argument(), other: str = argument()) -> None:
     """Merge USER and OTHER: facts about one are then about both.
 
     Nothing is rewritten, so you can undo it.
@@ -267,7 +247,6 @@ def merge(*, user: str, other: str, scope: Scope) -> None:
 
 
 @command(
-    "unmerge",
     scope="project",
     short_help="Undo a merge.",
     examples="""
@@ -275,8 +254,7 @@ def merge(*, user: str, other: str, scope: Scope) -> None:
     """,
     if_stopped="see treering users list for who is who",
 )
-@_of_two
-def unmerge(*, user: str, other: str, scope: Scope) -> None:
+def unmerge(*, scope: Scope, user: str = argument(), other: str = argument()) -> None:
     """Undo a merge; name USER and OTHER in the same order as then."""
     with open_existing("change") as ledger:
         receipt = ledger.memory(scope).users.unmerge(user, other)

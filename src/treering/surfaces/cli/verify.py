@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import click
-
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import fail, show, show_aside
 from treering.surfaces.cli.declare import (
     anchor_option,
+    argument,
     command,
     derived_option,
+    flag,
+    option,
     out_option,
     require,
     session_id_option,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 
 @command(
-    "verify",
     scope="all",
     examples="""
     treering verify
@@ -38,15 +38,12 @@ if TYPE_CHECKING:
     treering verify --scope acme/app --session-id s1
     """,
 )
-@session_id_option
-@anchor_option
-@derived_option
 def verify(
     *,
     scope: Scope | None,
-    session_id: str | None,
-    anchor_file: str | None,
-    derived: bool,
+    session_id: str | None = session_id_option,
+    anchor_file: str | None = anchor_option,
+    derived: bool = derived_option,
 ) -> None:
     """Prove that no event was changed, removed, inserted or reordered.
 
@@ -60,7 +57,6 @@ def verify(
 
 
 @command(
-    "anchor",
     keys=False,
     examples="""
     treering anchor --out monday.anchor
@@ -68,8 +64,7 @@ def verify(
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@out_option("The file to write; - is standard output.")
-def anchor(*, out: str) -> None:
+def anchor(*, out: str = out_option("The file to write; - is standard output.")) -> None:
     """Write where every session ends to a file, for verify to compare with later.
 
     An anchor holds digests, no content. Keep it, or only its root, where nobody who can change
@@ -146,7 +141,6 @@ def prove(
 
 
 @command(
-    "verify-bundle",
     examples="""
     treering verify-bundle share.zip
     treering verify-bundle share.zip --root 9f2c…
@@ -155,10 +149,12 @@ def prove(
     db=False,
     keys=False,
 )
-@click.argument("file")
-@click.option("--root", metavar="HEX", help="The root that the maker of the bundle gave you.")
-@anchor_option
-def verify_bundle(*, file: str, root: str | None, anchor_file: str | None) -> None:
+def verify_bundle(
+    *,
+    file: str = argument(),
+    root: str | None = option("HEX", "The root that the maker of the bundle gave you."),
+    anchor_file: str | None = anchor_option,
+) -> None:
     """Prove that a bundle was not changed: files, order and content of its events.
 
     It needs no ledger. Anybody can make a bundle: compare its root with the one that its
@@ -223,15 +219,12 @@ def _place(broken: Broken | None) -> str:
     treering episodes verify --scope acme/app --anchor monday.anchor
     """,
 )
-@session_id_option
-@anchor_option
-@derived_option
 def verify_episodes(
     *,
     scope: Scope,
-    session_id: str | None,
-    anchor_file: str | None,
-    derived: bool,
+    session_id: str | None = session_id_option,
+    anchor_file: str | None = anchor_option,
+    derived: bool = derived_option,
 ) -> None:
     """Prove that no event of a scope was changed, removed, inserted or reordered.
 
@@ -248,7 +241,6 @@ def verify_episodes(
 
 
 @command(
-    "rebuild",
     examples="""
     treering rebuild
     treering rebuild --vectors
@@ -256,10 +248,9 @@ def verify_episodes(
     """,
     if_stopped="run it again; missing parts are rebuilt when they are needed",
 )
-@click.option(
-    "--vectors", is_flag=True, help="Rebuild only the vectors, with the current embedder."
-)
-def rebuild(*, vectors: bool) -> None:
+def rebuild(
+    *, vectors: bool = flag("Rebuild only the vectors, with the current embedder.")
+) -> None:
     """Delete all derived data, and rebuild it from the events.
 
     The events do not change. Use it when verify says that derived data does not match the events.

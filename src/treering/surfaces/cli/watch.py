@@ -15,8 +15,8 @@ from treering.app import import_logs, new_guard, now_ms
 from treering.capture.intake.log_search import log_folders
 from treering.errors import InvalidInput, TreeringError
 from treering.surfaces.cli.commands import fail, invocation, kind_of, show
-from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.facts.write import extractor_of, model_options
+from treering.surfaces.cli.declare import argument, command, flag, option
+from treering.surfaces.cli.facts.write import budget_option, extractor_of, model_option, url_option
 from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.memory import MemoryMaintenance, has_done, print_receipts
@@ -68,7 +68,6 @@ class WatchSummary(msgspec.Struct):
 
 
 @command(
-    "watch",
     scope="each",
     examples="""
     treering watch
@@ -79,32 +78,23 @@ class WatchSummary(msgspec.Struct):
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
-@click.option("--poll", is_flag=True, help="Poll every few seconds, for network drives.")
-@click.option("--once", is_flag=True, help="Import what is there, then exit.")
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Follow the logs in this home folder instead of yours.",
-)
-@click.option(
-    "--memory",
-    is_flag=True,
-    help="Also maintain the memory, in the background.",
-)
-@model_options
 def watch(
     *,
-    paths: Sequence[Path],
     scope: Scope | None,
-    poll: bool,
-    once: bool,
-    home: Path | None,
-    memory: bool,
-    model: str | None,
-    url: str | None,
-    budget_tokens: int,
+    paths: Sequence[Path] = argument(
+        nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]..."
+    ),
+    poll: bool = flag("Poll every few seconds, for network drives."),
+    once: bool = flag("Import what is there, then exit."),
+    home: Path | None = option(
+        "DIR",
+        "Follow the logs in this home folder instead of yours.",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+    ),
+    memory: bool = flag("Also maintain the memory, in the background."),
+    model: str | None = model_option,
+    url: str | None = url_option,
+    budget_tokens: int = budget_option,
 ) -> None:
     """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 

@@ -6,14 +6,20 @@ import io
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
-import click
 import msgspec
 
 from treering.errors import InvalidInput, InvalidScope
 from treering.ledger.jsonl import OpeningLine, decode_line
 from treering.model.scopes import GLOBAL, parse_scope
 from treering.surfaces.cli.commands import fail, invocation, show, show_aside
-from treering.surfaces.cli.declare import command, out_option, require, session_id_option
+from treering.surfaces.cli.declare import (
+    argument,
+    command,
+    flag,
+    out_option,
+    require,
+    session_id_option,
+)
 from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import (
     database_path,
@@ -39,7 +45,6 @@ OPENING_BYTES_MAX: Final = 16_384
 
 
 @command(
-    "export",
     scope="required",
     short_help="Write a scope or a session as JSONL.",
     examples="""
@@ -48,21 +53,14 @@ OPENING_BYTES_MAX: Final = 16_384
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@session_id_option
-@out_option("The file to write. Default: standard output.", default=STANDARD)
-@click.option(
-    "--include-payload",
-    "--payload",
-    "include_payload",
-    is_flag=True,
-    help="Include payloads; required for an import.",
-)
 def export(
     *,
     scope: Scope,
-    session_id: str | None,
-    out: str,
-    include_payload: bool,
+    session_id: str | None = session_id_option,
+    out: str = out_option("The file to write. Default: standard output.", default=STANDARD),
+    include_payload: bool = flag(
+        "Include payloads; required for an import.", "--include-payload", "--payload"
+    ),
 ) -> None:
     """Write a scope or a session as JSONL, with the chain that proves it.
 
@@ -102,7 +100,6 @@ def export(
 
 
 @command(
-    "import",
     scope="required",
     short_help="Import an export, with its chain.",
     examples=r"""
@@ -112,8 +109,7 @@ def export(
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
-@click.argument("file")
-def import_(*, file: str, scope: Scope) -> None:
+def import_(*, scope: Scope, file: str = argument()) -> None:
     """Import an export, and verify its chain. FILE may be - for standard input.
 
     The scope must be the exported one. Events are never duplicated, so you can repeat an
@@ -229,7 +225,6 @@ def _flag(scope: str) -> str:
 
 
 @command(
-    "copy",
     scope="all",
     examples="""
     treering copy agents.db backup.db
@@ -238,9 +233,7 @@ def _flag(scope: str) -> str:
     """,
     if_stopped="what was copied is kept; run it again for the rest: nothing is duplicated",
 )
-@click.argument("source")
-@click.argument("target")
-def copy(*, source: str, target: str, scope: Scope | None) -> None:
+def copy(*, scope: Scope | None, source: str = argument(), target: str = argument()) -> None:
     """Copy to TARGET the events of SOURCE that it lacks, with the chain that proves them.
 
     Each is a file or the URL of a PostgreSQL database; a missing TARGET is created. Without a

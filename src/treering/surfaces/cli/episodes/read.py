@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
-
-import click
-import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.model.queries import Query
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import (
+    argument,
+    choice,
     clamp,
     command,
     cursor_option,
+    flag,
     include_payload_option,
     limit_option,
+    option,
     parse_kinds,
     parse_time,
     require,
+    session_argument,
     session_id_option,
 )
 from treering.surfaces.cli.finding import session_or_text
@@ -36,7 +36,7 @@ from treering.surfaces.shared.texts import counted, one_line, printable
 from treering.surfaces.shared.times import about, clock, iso_time, typed_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.queries import Page
@@ -59,16 +59,7 @@ REPLAY_ITEMS: Final = 200
 ITEM_SCHEMA: Final = "openclaw-mem.episodic.v0"
 
 
-class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are shown, besides those of a time."""
-
-    session_id: str | None
-    turn: str | None
-    types: Sequence[str]
-
-
 @command(
-    "query",
     scope="required",
     short_help="Show events of a scope, oldest first.",
     examples="""
@@ -77,38 +68,27 @@ class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
     treering episodes query --scope acme/app --from-ts-ms 1767225600000 --json
     """,
 )
-@session_id_option
-@click.option("--turn", metavar="ID", help="Only this turn.")
-@click.option("--types", multiple=True, metavar="TYPE,…", help="Only these types; repeatable.")
-@click.option(
-    "--from-ts-ms",
-    "--since",
-    "from_ts_ms",
-    metavar="WHEN",
-    help="Since then, inclusive: 3d, a date, or milliseconds.",
-)
-@click.option("--to-ts-ms", "--until", "to_ts_ms", metavar="WHEN", help="Until then, inclusive.")
-@limit_option(QUERY_ITEMS)
-@cursor_option
-@include_payload_option
 def query(
     *,
     scope: Scope,
-    from_ts_ms: str | None,
-    to_ts_ms: str | None,
-    limit: int,
-    cursor: str | None,
-    include_payload: bool,
-    **options: Any,
+    session_id: str | None = session_id_option,
+    turn: str | None = option("ID", "Only this turn."),
+    types: Sequence[str] = option("TYPE,…", "Only these types; repeatable.", multiple=True),
+    from_ts_ms: str | None = option(
+        "WHEN", "Since then, inclusive: 3d, a date, or milliseconds.", "--from-ts-ms", "--since"
+    ),
+    to_ts_ms: str | None = option("WHEN", "Until then, inclusive.", "--to-ts-ms", "--until"),
+    limit: int = limit_option(QUERY_ITEMS),
+    cursor: str | None = cursor_option,
+    include_payload: bool = include_payload_option,
 ) -> None:
     """Show events of a scope, oldest first. Payloads are left out unless asked for."""
-    given = QueryFilters(**options)
-    session = None if given.session_id is None else require(given.session_id, "session_id")
+    session = None if session_id is None else require(session_id, "session_id")
     since, until = parse_time(from_ts_ms), parse_time(to_ts_ms)
     if since is not None and until is not None and since > until:
         raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
-    kinds = parse_kinds(given.types)
-    turn = None if given.turn is None else require(given.turn, "turn")
+    kinds = parse_kinds(types)
+    turn = None if turn is None else require(turn, "turn")
     asked = Query(
         scope=scope, session_id=session, turn_id=turn, kinds=tuple(kinds), since_ms=since,
         until_ms=until, limit=clamp(limit),
@@ -134,7 +114,6 @@ def query(
 
 
 @command(
-    "replay",
     scope="required",
     short_help="Show one session from its beginning.",
     examples="""
@@ -142,25 +121,19 @@ def query(
     treering episodes replay s1 --scope acme/app --include-payload --json
     """,
 )
-@click.argument("session_id", shell_complete=complete_session)
-@click.option(
-    "--by",
-    "order",
-    type=click.Choice(["time", "seq"]),
-    default="time",
-    help="Order by event time (the default) or by recording order.",
-)
-@limit_option(REPLAY_ITEMS)
-@cursor_option
-@include_payload_option
 def replay(
     *,
-    session_id: str,
     scope: Scope,
-    order: str,
-    limit: int,
-    cursor: str | None,
-    include_payload: bool,
+    session_id: str = session_argument,
+    order: str = choice(
+        ["time", "seq"],
+        "Order by event time (the default) or by recording order.",
+        "--by",
+        default="time",
+    ),
+    limit: int = limit_option(REPLAY_ITEMS),
+    cursor: str | None = cursor_option,
+    include_payload: bool = include_payload_option,
 ) -> None:
     """Show one session as it went, oldest event first, each with its number in the session.
 
@@ -311,7 +284,6 @@ FUSION_K: Final = 60
 
 
 @command(
-    "search",
     scope="required",
     short_help="Search sessions by what was said and done.",
     examples="""
@@ -319,25 +291,21 @@ FUSION_K: Final = 60
     treering episodes search 'kind:tool.call table after:7d' --scope acme/app
     """,
 )
-@click.argument("text")
-@limit_option(SESSIONS, SESSIONS_MAX, text="Sessions to show")
-@click.option(
-    "--per-session-limit", "--per-session", "per_session",
-    type=int, default=ITEMS, metavar="N",
-    help=f"Events to show per session, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
-)  # fmt: skip
-@limit_option(HITS, HITS_MAX, text="Events to rank", flag="--search-limit")
-@include_payload_option
-@click.option("--trace", is_flag=True, help="With --json: show how events were ranked.")
 def search(
     *,
-    text: str,
     scope: Scope,
-    limit: int,
-    per_session: int,
-    search_limit: int,
-    include_payload: bool,
-    trace: bool,
+    text: str = argument(),
+    limit: int = limit_option(SESSIONS, SESSIONS_MAX, text="Sessions to show"),
+    per_session: int = option(
+        "N",
+        f"Events to show per session, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
+        "--per-session-limit",
+        "--per-session",
+        default=ITEMS,
+    ),
+    search_limit: int = limit_option(HITS, HITS_MAX, text="Events to rank"),
+    include_payload: bool = include_payload_option,
+    trace: bool = flag("With --json: show how events were ranked."),
 ) -> None:
     """Search events by their words, grouped by session; the best session comes first.
 

@@ -24,6 +24,8 @@ from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import (
     command,
+    flag,
+    option,
     parse_episode_kind,
     parse_time,
     require,
@@ -36,7 +38,7 @@ from treering.surfaces.cli.output import STANDARD, read_input
 from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from treering.capture.episodes.extraction import Extracted, SpoolExtractor
     from treering.capture.episodes.ingest import FollowReceipt, IngestReceipt
@@ -47,25 +49,7 @@ if TYPE_CHECKING:
 _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refer to it with refs"
 
 
-class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The event as the command line states it."""
-
-    session_id: str | None
-    agent_id: str | None
-    kind: str | None
-    summary: str | None
-    payload_json: str | None
-    payload_file: str | None
-    refs_json: str | None
-    refs_file: str | None
-    event_id: str | None
-    ts_ms: str | None
-    allow_sensitive: bool
-    allow_tool_output: bool
-
-
 @command(
-    "append",
     options=scope_options("required"),
     short_help="Record one event.",
     examples=r"""
@@ -79,57 +63,54 @@ class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
     if_stopped="the event was recorded whole or not at all;"
     " look with treering episodes query before you run it again",
 )
-@click.option("--session-id", metavar="ID", help="The session it belongs to.")
-@click.option("--agent-id", metavar="ID", help="Who acts, such as lyria, worker or cron-lite.")
-@click.option("--type", "kind", metavar="TYPE", help="One of the seven types above.")
-@click.option("--summary", metavar="TEXT", help="What happened, in up to 1,000 characters.")
-@click.option(
-    "--payload-json",
-    "--payload",
-    "payload_json",
-    metavar="JSON",
-    help="Private content, up to 8,192 bytes.",
-)
-@click.option("--payload-file", metavar="FILE", help="The same from a file; - is standard input.")
-@click.option("--refs-json", metavar="JSON", help="Links safe to show, up to 4,096 bytes.")
-@click.option("--refs-file", metavar="FILE", help="The same from a file; - is standard input.")
-@click.option("--event-id", metavar="ID", help="Its id. Default: a new one.")
-@click.option(
-    "--ts-ms", metavar="WHEN", help="When it happened: milliseconds, a date, or 3d. Default: now."
-)
-@click.option("--spill", is_flag=True, help="Accept a larger payload and keep it as a blob.")
-@click.option(
-    "--allow-sensitive", is_flag=True, help="Record secrets and personal details as they are."
-)
-@click.option("--allow-tool-output", is_flag=True, hidden=True)
-def append(*, scope: str | None, is_global: bool, spill: bool, **options: Any) -> None:
+def append(
+    *,
+    scope: str | None,
+    is_global: bool,
+    session_id: str | None = option("ID", "The session it belongs to."),
+    agent_id: str | None = option("ID", "Who acts, such as lyria, worker or cron-lite."),
+    kind: str | None = option("TYPE", "One of the seven types above.", "--type"),
+    summary: str | None = option("TEXT", "What happened, in up to 1,000 characters."),
+    payload_json: str | None = option(
+        "JSON", "Private content, up to 8,192 bytes.", "--payload-json", "--payload"
+    ),
+    payload_file: str | None = option("FILE", "The same from a file; - is standard input."),
+    refs_json: str | None = option("JSON", "Links safe to show, up to 4,096 bytes."),
+    refs_file: str | None = option("FILE", "The same from a file; - is standard input."),
+    event_id: str | None = option("ID", "Its id. Default: a new one."),
+    ts_ms: str | None = option(
+        "WHEN", "When it happened: milliseconds, a date, or 3d. Default: now."
+    ),
+    spill: bool = flag("Accept a larger payload and keep it as a blob."),
+    allow_sensitive: bool = flag("Record secrets and personal details as they are."),
+    allow_tool_output: bool = flag(None, hidden=True),
+) -> None:
     """Record one event. It is durable when the command returns.
 
     The types are conversation.user, conversation.assistant, tool.call, tool.result,
     ops.decision, ops.alert and ops.observation. Secrets, e-mail addresses and phone numbers are
     refused, and so is a known event id: then nothing is recorded.
     """
-    given = AppendOptions(**options)
-    if given.payload_file == given.refs_file == STANDARD:
+    if payload_file == refs_file == STANDARD:
         raise InvalidInput(
             "payload and refs cannot both come from standard input", hint="use a file for one"
         )
     # Arguments are checked from top to bottom: the first mistake is the one that is reported.
     event = NewEvent(
-        kind=parse_episode_kind(given.kind),
+        kind=parse_episode_kind(kind),
         scope=resolve_scope(scope, is_global=is_global),
-        ts_ms=parse_time(given.ts_ms),
-        session_id=require(given.session_id, "session_id"),
-        agent_id=require(given.agent_id, "agent_id"),
-        summary=check_summary(given.summary or ""),
-        payload=_read_json("payload", given.payload_json, given.payload_file),
-        refs=_read_json("refs", given.refs_json, given.refs_file),
-        event_id=None if given.event_id is None else check_id(given.event_id),
+        ts_ms=parse_time(ts_ms),
+        session_id=require(session_id, "session_id"),
+        agent_id=require(agent_id, "agent_id"),
+        summary=check_summary(summary or ""),
+        payload=_read_json("payload", payload_json, payload_file),
+        refs=_read_json("refs", refs_json, refs_file),
+        event_id=None if event_id is None else check_id(event_id),
     )
     payload_cap = SPILL_BYTES_MAX if spill else PAYLOAD_BYTES_MAX
     _check_size("payload", event.payload, payload_cap, _OVERSIZE_HINT)
     refs_bytes = _check_size("refs", event.refs, REFS_BYTES_MAX, "put the bulk into the payload")
-    if not (given.allow_sensitive or given.allow_tool_output):
+    if not (allow_sensitive or allow_tool_output):
         _refuse_sensitive(event)
     header = _record(event)
     show(
@@ -209,45 +190,27 @@ def _account(header: Header, refs_bytes: int) -> dict[str, Any]:
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
 """Where plugins of OpenClaw write to by default."""
 STATE_SUFFIX: Final = ".treering-state.json"
-markers_option = click.option(
+markers_option = flag(
+    "Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
     "--allow-scope-markers",
-    "allows_markers",
-    is_flag=True,
-    help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
 )
 """What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
-_poll_option = click.option(
-    "--poll-interval-ms", "--poll-ms", "poll_ms",
-    type=int, default=1_000, metavar="MS",
-    help="With --follow: poll interval, at least 100. Default: 1000.",
-)  # fmt: skip
+_poll_option = option(
+    "MS",
+    "With --follow: poll interval, at least 100. Default: 1000.",
+    "--poll-interval-ms",
+    "--poll-ms",
+    default=1_000,
+)
 
 
-def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
+def size_option(text: str, default: int) -> Any:
     """Return an option that takes a number of bytes."""
-    return click.option(
-        name,
-        type=click.IntRange(min=1),
-        default=default,
-        metavar="N",
-        help=f"{text} Default: {default}.",
-    )
-
-
-class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a spool is followed, and where its lines are cut."""
-
-    poll_ms: int
-    idle_exit: float
-    rotate_on_idle: float
-    rotate_min_bytes: int
-    payload_cap_bytes: int
-    conversation_payload_cap_bytes: int
-    refs_cap_bytes: int
+    text = f"{text} Default: {default}."
+    return option("N", text, type=click.IntRange(min=1), default=default)
 
 
 @command(
-    "ingest",
     short_help="Import a spool of events.",
     examples=r"""
     treering episodes ingest --rotate
@@ -255,49 +218,42 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
-@click.option(
-    "--file", "--spool", "spool",
-    default=SPOOL, metavar="SPOOL", help=f"The spool: JSONL. Default: {SPOOL}.",
-)  # fmt: skip
-@click.option(
-    "--state",
-    metavar="STATE",
-    help=f"Where to store the read position. Default: SPOOL{STATE_SUFFIX}.",
-)
-@click.option(
-    "--scope",
-    metavar="SCOPE",
-    help="Put all lines here. Default: what each line's scope field says, else global.",
-)
-@markers_option
-@click.option("--follow", is_flag=True, help="Keep reading as the spool grows, until you stop it.")
-@_poll_option
-@click.option(
-    "--idle-exit-seconds", "--idle-exit", "idle_exit",
-    type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: exit after S idle seconds. Default: 0, never.",
-)  # fmt: skip
-@click.option(
-    "--rotate-on-idle-seconds", "--rotate-on-idle", "rotate_on_idle",
-    type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: rotate the spool after S idle seconds. Default: 0, never.",
-)  # fmt: skip
-@size_option("--rotate-min-bytes", "With --follow: put no smaller spool aside.", 1_048_576)
-@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is imported.")
-@click.option("--rotate", is_flag=True, help="Rename it instead.")
-@size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 8_192)
-@size_option("--conversation-payload-cap-bytes", "The same for what was said.", 4_096)
-@size_option("--refs-cap-bytes", "Cut larger refs, 128 to 4096.", 4_096)
 def ingest(
     *,
-    spool: str,
-    state: str | None,
-    scope: str | None,
-    allows_markers: bool,
-    follow: bool,
-    truncate: bool,
-    rotate: bool,
-    **options: Any,
+    spool: str = option(
+        "SPOOL", f"The spool: JSONL. Default: {SPOOL}.", "--file", "--spool", default=SPOOL
+    ),
+    state: str | None = option(
+        "STATE", f"Where to store the read position. Default: SPOOL{STATE_SUFFIX}."
+    ),
+    scope: str | None = option(
+        "SCOPE", "Put all lines here. Default: what each line's scope field says, else global."
+    ),
+    allows_markers: bool = markers_option,
+    follow: bool = flag("Keep reading as the spool grows, until you stop it."),
+    poll_ms: int = _poll_option,
+    idle_exit: float = option(
+        "S",
+        "With --follow: exit after S idle seconds. Default: 0, never.",
+        "--idle-exit-seconds",
+        "--idle-exit",
+        type=click.FloatRange(min=0),
+        default=0.0,
+    ),
+    rotate_on_idle: float = option(
+        "S",
+        "With --follow: rotate the spool after S idle seconds. Default: 0, never.",
+        "--rotate-on-idle-seconds",
+        "--rotate-on-idle",
+        type=click.FloatRange(min=0),
+        default=0.0,
+    ),
+    rotate_min_bytes: int = size_option("With --follow: put no smaller spool aside.", 1_048_576),
+    truncate: bool = flag("Empty the spool once all of it is imported."),
+    rotate: bool = flag("Rename it instead."),
+    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 8_192),
+    conversation_payload_cap_bytes: int = size_option("The same for what was said.", 4_096),
+    refs_cap_bytes: int = size_option("Cut larger refs, 128 to 4096.", 4_096),
 ) -> None:
     """Import a spool: one JSON object per line, as plugins and extract-sessions write it.
 
@@ -312,16 +268,13 @@ def ingest(
             "--follow cannot be combined with --truncate or --rotate",
             hint="use --rotate-on-idle-seconds",
         )
-    given = IngestOptions(**options)
-    if given.rotate_on_idle and not follow:
+    if rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
     from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.ingest import Follow, FollowPlan, Ingest  # noqa: PLC0415
 
     caps = EventLimits.within(
-        payload=given.payload_cap_bytes,
-        conversation=given.conversation_payload_cap_bytes,
-        refs=given.refs_cap_bytes,
+        payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
     )
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
@@ -338,10 +291,10 @@ def ingest(
             show(receipt, *_lines(receipt), done="the spool was imported")
             return
         plan = FollowPlan(
-            poll_ms=given.poll_ms,
-            idle_exit_s=given.idle_exit,
-            rotate_idle_s=given.rotate_on_idle,
-            rotate_bytes_min=given.rotate_min_bytes,
+            poll_ms=poll_ms,
+            idle_exit_s=idle_exit,
+            rotate_idle_s=rotate_on_idle,
+            rotate_bytes_min=rotate_min_bytes,
         )
         following = Follow(work, plan)
         following.run()
@@ -417,17 +370,7 @@ POLL_MS_MIN: Final = 100
 StopReason = Literal["one_shot", "max_duration", "interrupted"]
 
 
-class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How transcripts are followed, and where their messages are cut."""
-
-    summary_max_chars: int
-    payload_cap_bytes: int
-    poll_ms: int
-    max_duration: float
-
-
 @command(
-    "extract-sessions",
     keys=False,
     short_help="Extract messages of OpenClaw's transcripts to a spool.",
     examples=r"""
@@ -438,52 +381,35 @@ class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="what was brought over is kept; run it again for the rest: nothing is duplicated",
 )
-@click.option(
-    "--sessions-root",
-    metavar="DIR",
-    help="Where the transcripts are. Default: those of all agents of OpenClaw.",
-)
-@click.option(
-    "--file", "--spool", "spool",
-    default=SPOOL, metavar="SPOOL", help=f"The spool to write to. Default: {SPOOL}.",
-)  # fmt: skip
-@click.option(
-    "--state",
-    metavar="STATE",
-    help=f"Where to store the read positions. Default: SPOOL{EXTRACT_SUFFIX}.",
-)
-@click.option(
-    "--scope",
-    metavar="SCOPE",
-    help="Put all of it here. Default: openclaw/AGENT, or global where no agent is known.",
-)
-@markers_option
-@click.option(
-    "--summary-max-chars",
-    type=int,
-    default=220,
-    metavar="N",
-    help="Characters of a summary, 40 to 400. Default: 220.",
-)
-@size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 4_096)
-@click.option(
-    "--follow", is_flag=True, help="Keep reading as the transcripts grow, until you stop it."
-)
-@_poll_option
-@click.option(
-    "--max-duration-seconds", "--max-duration", "max_duration",
-    type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: exit after S seconds. Default: 0, never.",
-)  # fmt: skip
 def extract_sessions(
     *,
-    sessions_root: str | None,
-    spool: str,
-    state: str | None,
-    scope: str | None,
-    allows_markers: bool,
-    follow: bool,
-    **options: Any,
+    sessions_root: str | None = option(
+        "DIR", "Where the transcripts are. Default: those of all agents of OpenClaw."
+    ),
+    spool: str = option(
+        "SPOOL", f"The spool to write to. Default: {SPOOL}.", "--file", "--spool", default=SPOOL
+    ),
+    state: str | None = option(
+        "STATE", f"Where to store the read positions. Default: SPOOL{EXTRACT_SUFFIX}."
+    ),
+    scope: str | None = option(
+        "SCOPE", "Put all of it here. Default: openclaw/AGENT, or global where no agent is known."
+    ),
+    allows_markers: bool = markers_option,
+    summary_max_chars: int = option(
+        "N", "Characters of a summary, 40 to 400. Default: 220.", default=220
+    ),
+    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 4_096),
+    follow: bool = flag("Keep reading as the transcripts grow, until you stop it."),
+    poll_ms: int = _poll_option,
+    max_duration: float = option(
+        "S",
+        "With --follow: exit after S seconds. Default: 0, never.",
+        "--max-duration-seconds",
+        "--max-duration",
+        type=click.FloatRange(min=0),
+        default=0.0,
+    ),
 ) -> None:
     """Extract the messages of users and agents to a spool, for ingest to import.
 
@@ -491,8 +417,7 @@ def extract_sessions(
     withheld. Tool calls and the rest stay in the transcripts: treering import reads those
     completely.
     """
-    given = ExtractOptions(**options)
-    if given.max_duration and not follow:
+    if max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
     from treering.capture.episodes.extraction import (  # noqa: PLC0415  (not for --help)
         Extracted,
@@ -504,8 +429,8 @@ def extract_sessions(
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + EXTRACT_SUFFIX)
-    cap = min(max(256, given.payload_cap_bytes), 8_192)
-    limits = TextLimits(payload_bytes=cap, summary_characters=given.summary_max_chars)
+    cap = min(max(256, payload_cap_bytes), 8_192)
+    limits = TextLimits(payload_bytes=cap, summary_characters=summary_max_chars)
     source = root.absolute()
     rules = _rules(source, scope, allows_markers=allows_markers)
     extraction = SpoolExtractor(source, path, where, key=mask_key, limits=limits, **rules)
@@ -513,7 +438,7 @@ def extract_sessions(
     began = time.monotonic()
     reason: StopReason = "one_shot"
     if follow:
-        reason = _follow(extraction, done, began, given.poll_ms, given.max_duration)
+        reason = _follow(extraction, done, began, poll_ms, max_duration)
     else:
         extraction.once(done)
     body: dict[str, Any] = {

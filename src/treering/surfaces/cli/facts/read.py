@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import msgspec
 
 from treering.errors import InvalidInput, NotFound
@@ -13,7 +12,15 @@ from treering.model.memories import CATEGORIES, FACT_STATES, Fact
 from treering.model.queries import Page
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.declare import clamp, command, cursor_option, limit_option
+from treering.surfaces.cli.declare import (
+    argument,
+    choice,
+    clamp,
+    command,
+    cursor_option,
+    limit_option,
+    option,
+)
 from treering.surfaces.cli.finding import find_fact, short_events, short_facts
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask, show_page
 from treering.surfaces.cli.output import painted, say, say_painted
@@ -34,12 +41,7 @@ LIST_ITEMS: Final = 50
 ALL: Final = "all"
 CURRENT: Final = ("current",)
 _TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
-_EVIDENCE: Final = (
-    Column(""),
-    Column(""),
-    Column("", leaves=1),
-    Column("", is_prose=True),
-)
+_EVIDENCE: Final = (Column(""), Column(""), Column("", leaves=1), Column("", is_prose=True))
 _NEXT: Final = {
     "quarantined": ("accept", "reject"),
     "refused": ("accept",),
@@ -88,23 +90,7 @@ _LEARNED: Final = (
 )
 
 
-class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which facts to list."""
-
-    user: str | None
-    states: tuple[str, ...]
-    category: str | None
-    as_of_ms: int | None
-    valid_at_ms: int | None
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether there may be facts that are not asked for, beside those that are not current."""
-        return (self.user, self.category, self.as_of_ms, self.valid_at_ms) != (None,) * 4
-
-
 @command(
-    "list",
     scope="project",
     short_help="List the facts of a scope.",
     examples="""
@@ -113,37 +99,51 @@ class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
     treering facts list --scope acme/app --as-of 2026-03-05 --json
     """,
 )
-@click.option("--user", metavar="USER", help="Only facts about this person.")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([*FACT_STATES, ALL]),
-    help="Only this state; repeatable. Default: current.",
-)
-@click.option("--category", type=click.Choice(CATEGORIES), help="Only this category.")
-@click.option(
-    "--as-of", metavar="WHEN", help="State of knowledge at this time: 3d, a date, or milliseconds."
-)
-@click.option("--valid-at", metavar="WHEN", help="Facts that were true at this time.")
-@limit_option(LIST_ITEMS)
-@cursor_option
-def list_(*, scope: Scope, limit: int, cursor: str | None, **narrowing: Any) -> None:
+def list_(
+    *,
+    scope: Scope,
+    user: str | None = option("USER", "Only facts about this person."),
+    states: Sequence[str] = choice(
+        [*FACT_STATES, ALL],
+        "Only this state; repeatable. Default: current.",
+        "--state",
+        multiple=True,
+    ),
+    category: str | None = choice(CATEGORIES, "Only this category."),
+    as_of: str | None = option(
+        "WHEN", "State of knowledge at this time: 3d, a date, or milliseconds."
+    ),
+    valid_at: str | None = option("WHEN", "Facts that were true at this time."),
+    limit: int = limit_option(LIST_ITEMS),
+    cursor: str | None = cursor_option,
+) -> None:
     """List the facts of a scope, the newest first.
 
     --as-of asks what was believed at a time, --valid-at what was true at a time: a fact may be
     learned long after it became true.
     """
-    asked = _asked(**narrowing)
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    if states and valid_at is not None:
+        raise InvalidInput(
+            "--valid-at and --state exclude each other", hint="drop --state, or --valid-at"
+        )
+    chosen = FACT_STATES if ALL in states else tuple(dict.fromkeys(states)) or CURRENT
+    now = now_ms()
+    filters: dict[str, Any] = {
+        "user": user,
+        "states": chosen,
+        "category": category,
+        "as_of_ms": parse_moment(as_of, now_ms=now, flag="--as-of"),
+        "valid_at_ms": parse_moment(valid_at, now_ms=now, flag="--valid-at"),
+    }
     page: Page[Fact] = Page(items=[], has_more=False, next_cursor=None)
     with asking(open_to_ask) as ledger:
         if ledger is not None:
-            states: Any = asked.states
-            category: Any = asked.category
-            page = ledger.memory(scope).facts(
-                user=asked.user, state=states, category=category, as_of_ms=asked.as_of_ms,
-                valid_at_ms=asked.valid_at_ms, limit=clamp(limit), after=cursor,
-            )  # fmt: skip
+            asked = {
+                "state" if name == "states" else name: given for name, given in filters.items()
+            }
+            page = ledger.memory(scope).facts(**asked, limit=clamp(limit), after=cursor)
             short = short_facts(ledger.memory(scope))
             page = msgspec.structs.replace(
                 page, items=[short.within(item, "id") for item in page.items]
@@ -151,55 +151,30 @@ def list_(*, scope: Scope, limit: int, cursor: str | None, **narrowing: Any) -> 
         location = location_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(fact, mask) for fact in page.items])
-    with_state = asked.states != CURRENT or asked.valid_at_ms is not None
+    # There may be facts that are not asked for, beside those that are not current.
+    is_narrow = any(given is not None for name, given in filters.items() if name != "states")
     show_page(
         page,
         "fact",
         scope=scope,
         location=location,
-        filters={**msgspec.structs.asdict(asked), "limit": clamp(limit)},
-        table=partial(print_facts, with_state=with_state),
-        nothing=lambda: _say_nothing(scope, asked, is_going_on=cursor is not None),
-        times={"as-of": asked.as_of_ms, "valid-at": asked.valid_at_ms},
+        filters={**filters, "limit": clamp(limit)},
+        table=partial(print_facts, with_state=chosen != CURRENT or valid_at is not None),
+        nothing=lambda: _say_nothing(scope, chosen, is_narrow=is_narrow, is_first=cursor is None),
         fields={"masked": mask.masked},
     )
 
 
-def _asked(
-    *,
-    user: str | None,
-    states: Sequence[str],
-    category: str | None,
-    as_of: str | None,
-    valid_at: str | None,
-) -> FactFilter:
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
-    if states and valid_at is not None:
-        raise InvalidInput(
-            "--valid-at and --state exclude each other",
-            hint="drop --state, or --valid-at",
-        )
-    now = now_ms()
-    return FactFilter(
-        user=user,
-        states=FACT_STATES if ALL in states else tuple(dict.fromkeys(states)) or CURRENT,
-        category=category,
-        as_of_ms=parse_moment(as_of, now_ms=now, flag="--as-of"),
-        valid_at_ms=parse_moment(valid_at, now_ms=now, flag="--valid-at"),
-    )
-
-
-def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
+def _say_nothing(scope: Scope, states: Sequence[str], *, is_narrow: bool, is_first: bool) -> None:
     flag = scope_flag(scope)
-    states = "" if asked.states == FACT_STATES else f"{' or '.join(asked.states)} "
-    verb = "match" if asked.is_narrow or is_going_on else "are remembered"
-    say(f"no {states}facts of scope {scope} {verb}")
-    if asked.is_narrow or is_going_on:
+    named = "" if states == FACT_STATES else f"{' or '.join(states)} "
+    is_filtered = is_narrow or not is_first
+    say(f"no {named}facts of scope {scope} {'match' if is_filtered else 'are remembered'}")
+    if is_filtered:
         say("  drop a filter, or check the names")
-    if asked.states != FACT_STATES:
+    if states != FACT_STATES:
         say(f"  in any state: treering facts list {flag} --state all")
-    if not asked.is_narrow:
+    if not is_narrow:
         say(f'  add one: treering facts add "Prefers tabs over spaces" {flag} --user jo')
         say(f"  learn from conversations: treering facts extract {flag}")
 
@@ -213,8 +188,7 @@ def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
     treering facts show 01a1e1c6-f07f --scope acme/app --json
     """,
 )
-@click.argument("fact")
-def show_fact(*, fact: str, scope: Scope) -> None:
+def show_fact(*, scope: Scope, fact: str = argument()) -> None:
     """Show FACT: what it says, about whom, its state, since when, and its evidence.
 
     FACT is an id or a short id.
@@ -378,15 +352,13 @@ def _successor(ledger: Ledger, scope: Scope, fact: Fact, mask: Mask) -> Fact | N
 
 
 @command(
-    "history",
     scope="project",
     short_help="Show the history of a fact.",
     examples="""
     treering facts history 01a1e1c6-f07f --scope acme/app
     """,
 )
-@click.argument("fact")
-def history(*, fact: str, scope: Scope) -> None:
+def history(*, scope: Scope, fact: str = argument()) -> None:
     """Show every change of FACT, in order: each is an event of the ledger.
 
     Erased changes are not shown.

@@ -13,13 +13,21 @@ from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_D
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command, session_option_named
+from treering.surfaces.cli.declare import (
+    argument,
+    choice,
+    command,
+    flag,
+    option,
+    session_option_that,
+)
 from treering.surfaces.cli.facts.read import masked, print_learned
 from treering.surfaces.cli.finding import (
     ShortIds,
     find_event,
     find_fact,
     find_session,
+    narrow_to_session,
     short_events,
     short_facts,
 )
@@ -39,11 +47,15 @@ from treering.surfaces.shared.times import parse_moment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from treering.ledger.ledger import Ledger
     from treering.memory.memory import Memory
     from treering.memory.ports import Extractor
-    from treering.model.memories import DoubtfulChange, ExtractReceipt, FactAudit, LearnResult
-    from treering.surfaces.cli.declare import Decorated
+    from treering.model.memories import (
+        Category,
+        DoubtfulChange,
+        ExtractReceipt,
+        FactAudit,
+        LearnResult,
+    )
 
 
 _LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})
@@ -90,7 +102,6 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "add",
     scope="project",
     short_help="Add a fact.",
     examples="""
@@ -100,53 +111,63 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """,
     if_stopped="see treering facts list for whether it is there",
 )
-@click.argument("words", nargs=-1, metavar="TEXT")
-@click.option("--user", metavar="USER", help="The person it is about. Default: the whole scope.")
-@click.option(
-    "--category",
-    type=click.Choice(CATEGORIES),
-    help="Its category. Default: derived from the text.",
-)
-@click.option(
-    "--importance",
-    type=click.IntRange(1, 10),
-    default=IMPORTANCE_DEFAULT,
-    metavar="N",
-    help=f"Importance, 1 to 10. Default: {IMPORTANCE_DEFAULT}.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1),
-    default=CONFIDENCE_DEFAULT,
-    metavar="X",
-    help=f"Confidence, 0 to 1. Default: {CONFIDENCE_DEFAULT}.",
-)
-@click.option(
-    "--evidence",
-    multiple=True,
-    metavar="EVENT",
-    help="An event as evidence: an id or a short id; repeatable.",
-)
-@session_option_named("--session", text="Learned in this session; a group keeps its facts private.")
-@click.option("--valid-from", metavar="WHEN", help="True since then: 3d, a date, or milliseconds.")
-@click.option("--valid-to", metavar="WHEN", help="True until then.")
-def add(*, words: Sequence[str], scope: Scope, **details: Any) -> None:
+def add(
+    *,
+    scope: Scope,
+    words: Sequence[str] = argument(nargs=-1, metavar="TEXT"),
+    user: str | None = option("USER", "The person it is about. Default: the whole scope."),
+    category: Category | None = choice(CATEGORIES, "Its category. Default: derived from the text."),
+    importance: int = option(
+        "N",
+        f"Importance, 1 to 10. Default: {IMPORTANCE_DEFAULT}.",
+        type=click.IntRange(1, 10),
+        default=IMPORTANCE_DEFAULT,
+    ),
+    confidence: float = option(
+        "X",
+        f"Confidence, 0 to 1. Default: {CONFIDENCE_DEFAULT}.",
+        type=click.FloatRange(0, 1),
+        default=CONFIDENCE_DEFAULT,
+    ),
+    evidence: Sequence[str] = option(
+        "EVENT", "An event as evidence: an id or a short id; repeatable.", multiple=True
+    ),
+    session: str | None = session_option_that(
+        "Learned in this session; a group keeps its facts private."
+    ),
+    valid_from: str | None = option("WHEN", "True since then: 3d, a date, or milliseconds."),
+    valid_to: str | None = option("WHEN", "True until then."),
+) -> None:
     """Add the fact TEXT if it is worth remembering; report the outcome and the reason.
 
     A known fact gains evidence; a contradicted one is superseded. Questions, fragments and
     secrets are refused, and instructions to the reader are quarantined until somebody accepts
     them; the exit status is then 1.
     """
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
     text = " ".join(words).strip()
     if not text:
         raise InvalidInput(
-            "no fact to add",
-            hint='state it, as in treering facts add "Prefers tabs over spaces"',
+            "no fact to add", hint='state it, as in treering facts add "Prefers tabs over spaces"'
         )
-
-    stated = _stated(**details)
+    now = now_ms()
+    from_ms = parse_moment(valid_from, now_ms=now, flag="--valid-from")
+    to_ms = parse_moment(valid_to, now_ms=now, flag="--valid-to")
     with open_to_write() as ledger:
-        learned, receipt = _learn(ledger, scope, text, stated)
+        memory = ledger.memory(scope)
+        learned = memory.learn(
+            text,
+            user=user,
+            category=category,
+            importance=importance,
+            confidence=confidence,
+            session_id=narrow_to_session(ledger, scope, session),
+            evidence=[find_event(ledger, scope, event) for event in evidence],
+            valid_from_ms=from_ms,
+            valid_to_ms=to_ms,
+        )
+        receipt = _receipt(memory, learned)
         short = short_facts(ledger.memory(scope))
     if learned.believed:
         show(receipt, *_lines(receipt, short), done=f"fact {receipt.fact_id} was learned")
@@ -160,33 +181,10 @@ def add(*, words: Sequence[str], scope: Scope, **details: Any) -> None:
     )
 
 
-def _stated(
-    *, session: str | None, valid_from: str | None, valid_to: str | None, **details: Any
-) -> dict[str, Any]:
-    """Return the details of a fact as ``Memory.learn`` takes them."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
-    now = now_ms()
-    return {
-        **details,
-        "session_id": session,
-        "valid_from_ms": parse_moment(valid_from, now_ms=now, flag="--valid-from"),
-        "valid_to_ms": parse_moment(valid_to, now_ms=now, flag="--valid-to"),
-    }
-
-
-def _learn(
-    ledger: Ledger, scope: Scope, text: str, stated: dict[str, Any]
-) -> tuple[LearnResult, AddReceipt]:
-    memory = ledger.memory(scope)
-    session_id = stated["session_id"]
-    if session_id is not None:
-        stated = {**stated, "session_id": find_session(ledger, scope, session_id)}
-    stated["evidence"] = [find_event(ledger, scope, text) for text in stated["evidence"]]
-    learned = memory.learn(text, **stated)
+def _receipt(memory: Memory, learned: LearnResult) -> AddReceipt:
     mask = Mask()
-    return learned, AddReceipt(
-        scope=scope,
+    return AddReceipt(
+        scope=memory.scope,
         outcome=learned.outcome,
         fact_id=learned.fact_id,
         text=mask.text(learned.text) or "",
@@ -237,7 +235,6 @@ def _hint(learned: LearnResult, scope: Scope) -> str:
 
 
 @command(
-    "accept",
     scope="project",
     short_help="Accept a fact.",
     examples="""
@@ -246,8 +243,7 @@ def _hint(learned: LearnResult, scope: Scope) -> str:
     """,
     if_stopped="see treering facts show for its state",
 )
-@click.argument("fact")
-def accept(*, fact: str, scope: Scope) -> None:
+def accept(*, scope: Scope, fact: str = argument()) -> None:
     """Accept FACT if it was quarantined, refused or archived; confirm it if it is current."""
     with open_existing("change") as ledger:
         memory = ledger.memory(scope)
@@ -263,7 +259,6 @@ def accept(*, fact: str, scope: Scope) -> None:
 
 
 @command(
-    "reject",
     scope="project",
     short_help="Never recall a fact again.",
     examples="""
@@ -272,9 +267,12 @@ def accept(*, fact: str, scope: Scope) -> None:
     """,
     if_stopped="see treering facts show for its state",
 )
-@click.argument("fact")
-@click.option("--reason", metavar="TEXT", help="Why, in a few words.")
-def reject(*, fact: str, scope: Scope, reason: str | None) -> None:
+def reject(
+    *,
+    scope: Scope,
+    fact: str = argument(),
+    reason: str | None = option("TEXT", "Why, in a few words."),
+) -> None:
     """Never recall FACT again; its events stay in the ledger.
 
     To erase it, run treering redact with the id of its event: facts history shows it.
@@ -298,31 +296,20 @@ def reject(*, fact: str, scope: Scope, reason: str | None) -> None:
     )
 
 
-def model_options(function: Decorated) -> Decorated:
-    """Add the options that name a model and its budget; read them with ``extractor_of``."""
-    for option in (
-        click.option(
-            "--budget-tokens",
-            type=click.IntRange(min=0),
-            default=BUDGET_TOKENS,
-            metavar="N",
-            help=f"Tokens the model may use per scope and month. Default: {BUDGET_TOKENS}.",
-        ),
-        click.option(
-            "--url",
-            metavar="URL",
-            help=f"Its chat completions endpoint. Its key, if any, is in {KEY_VARIABLE}.",
-        ),
-        click.option(
-            "--model", metavar="NAME", help="Ask this model instead of rules; needs --url."
-        ),
-    ):
-        function = option(function)
-    return function
+model_option: Any = option("NAME", "Ask this model instead of rules; needs --url.")
+"""The options that name a model and its budget; read them with ``extractor_of``."""
+url_option: Any = option(
+    "URL", f"Its chat completions endpoint. Its key, if any, is in {KEY_VARIABLE}."
+)
+budget_option: Any = option(
+    "N",
+    f"Tokens the model may use per scope and month. Default: {BUDGET_TOKENS}.",
+    type=click.IntRange(min=0),
+    default=BUDGET_TOKENS,
+)
 
 
 @command(
-    "extract",
     scope="project",
     short_help="Learn facts from conversations.",
     examples="""
@@ -332,17 +319,14 @@ def model_options(function: Decorated) -> Decorated:
     """,
     if_stopped="what was learned stays; run it again for the rest",
 )
-@click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--again", is_flag=True, help="Read everything again, not only what is new.")
-@model_options
 def extract(
     *,
-    session: str | None,
     scope: Scope,
-    again: bool,
-    model: str | None,
-    url: str | None,
-    budget_tokens: int,
+    session: str | None = argument(required=False, shell_complete=complete_session),
+    again: bool = flag("Read everything again, not only what is new."),
+    model: str | None = model_option,
+    url: str | None = url_option,
+    budget_tokens: int = budget_option,
 ) -> None:
     """Learn facts from what was said in SESSION, or in every session of the scope.
 
@@ -424,7 +408,6 @@ NAMED_MAX: Final = 5
 
 
 @command(
-    "audit",
     scope="project",
     short_help="Find doubtful facts.",
     examples="""
@@ -563,7 +546,6 @@ def _counted(facts: Sequence[str]) -> str:
 
 
 @command(
-    "review",
     scope="project",
     short_help="Decide which facts ended others.",
     examples="""
@@ -573,10 +555,13 @@ def _counted(facts: Sequence[str]) -> str:
     """,
     if_stopped="see treering facts review for what is left",
 )
-@click.argument("fact", required=False)
-@click.option("--accept", is_flag=True, help="It ended the earlier fact, which is superseded.")
-@click.option("--reject", is_flag=True, help="It did not: both hold.")
-def review(*, fact: str | None, scope: Scope, accept: bool, reject: bool) -> None:
+def review(
+    *,
+    scope: Scope,
+    fact: str | None = argument(required=False),
+    accept: bool = flag("It ended the earlier fact, which is superseded."),
+    reject: bool = flag("It did not: both hold."),
+) -> None:
     """List the facts that may have ended an earlier one, or decide about FACT.
 
     Both hold until somebody decides.

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import msgspec
 
 from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.declare import command, parse_time, require
+from treering.surfaces.cli.declare import (
+    argument,
+    command,
+    flag,
+    option,
+    parse_time,
+    require,
+    session_argument,
+)
 from treering.surfaces.cli.finding import find_event, open_session
 from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
 from treering.surfaces.cli.output import say, writing_output
@@ -32,7 +38,6 @@ _UNSEEN_BETWEEN_MAX: Final = 50
 
 
 @command(
-    "fork",
     scope="project",
     short_help="Fork a session at a turn.",
     examples="""
@@ -41,19 +46,15 @@ _UNSEEN_BETWEEN_MAX: Final = 50
     """,
     if_stopped="see treering sessions tree for whether it was forked",
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option(
-    "--at", metavar="EVENT", help="Share the past up to the end of this event's turn. Default: all."
-)
-@click.option("--id", "new_id", metavar="ID", help="The id of the fork. Default: a new one.")
-@click.option("--title", metavar="TEXT", help="The title of the fork.")
 def fork(
     *,
-    session: str,
     scope: Scope,
-    at: str | None,
-    new_id: str | None,
-    title: str | None,
+    session: str = session_argument,
+    at: str | None = option(
+        "EVENT", "Share the past up to the end of this event's turn. Default: all."
+    ),
+    new_id: str | None = option("ID", "The id of the fork. Default: a new one.", "--id"),
+    title: str | None = option("TEXT", "The title of the fork."),
 ) -> None:
     """Create a session that shares the past of SESSION, up to the end of a turn.
 
@@ -79,7 +80,6 @@ def fork(
 
 
 @command(
-    "undo",
     scope="project",
     short_help="Hide the last turns from the model.",
     examples="""
@@ -88,15 +88,14 @@ def fork(
     """,
     if_stopped="see treering sessions show for whether it was undone",
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option(
-    "--turns",
-    type=int,
-    default=1,
-    metavar="N",
-    help="Undo N turns; a run with several prompts counts as one. Default: 1.",
-)
-def undo(*, session: str, scope: Scope, turns: int) -> None:
+def undo(
+    *,
+    scope: Scope,
+    session: str = session_argument,
+    turns: int = option(
+        "N", "Undo N turns; a run with several prompts counts as one. Default: 1.", default=1
+    ),
+) -> None:
     """Hide the last turns of SESSION from its model, until redo restores them.
 
     Only the conversation moves back; files and other effects of tools do not. Nothing is
@@ -126,7 +125,6 @@ def undo(*, session: str, scope: Scope, turns: int) -> None:
 
 
 @command(
-    "redo",
     scope="project",
     short_help="Restore the turns that were undone last.",
     examples="""
@@ -134,8 +132,7 @@ def undo(*, session: str, scope: Scope, turns: int) -> None:
     """,
     if_stopped="see treering sessions show for whether it was redone",
 )
-@click.argument("session", shell_complete=complete_session)
-def redo(*, session: str, scope: Scope) -> None:
+def redo(*, scope: Scope, session: str = session_argument) -> None:
     """Restore the turns of SESSION that were undone last, if nothing was said since."""
     with open_existing("change") as ledger:
         opened = open_session(ledger, scope, session)
@@ -160,7 +157,6 @@ def _number(refs: Any, name: str) -> int:
 
 
 @command(
-    "rename",
     scope="project",
     short_help="Give a session a title.",
     examples="""
@@ -168,9 +164,7 @@ def _number(refs: Any, name: str) -> int:
     """,
     if_stopped="see treering sessions list for its title",
 )
-@click.argument("session", shell_complete=complete_session)
-@click.argument("title")
-def rename(*, session: str, title: str, scope: Scope) -> None:
+def rename(*, scope: Scope, session: str = session_argument, title: str = argument()) -> None:
     """Give SESSION the title TITLE; its id stays as it is."""
     with open_existing("change") as ledger:
         opened = open_session(ledger, scope, session)
@@ -185,7 +179,6 @@ def rename(*, session: str, title: str, scope: Scope) -> None:
 
 
 @command(
-    "close",
     scope="project",
     short_help="Close a session.",
     examples="""
@@ -194,9 +187,12 @@ def rename(*, session: str, title: str, scope: Scope) -> None:
     """,
     if_stopped="see treering sessions list for its state",
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option("--reason", metavar="TEXT", default="closed", help="Why, in a few words.")
-def close(*, session: str, scope: Scope, reason: str) -> None:
+def close(
+    *,
+    scope: Scope,
+    session: str = session_argument,
+    reason: str = option("TEXT", "Why, in a few words.", default="closed"),
+) -> None:
     """Record that SESSION is closed. Whatever is recorded in it later opens it again."""
     with open_existing("change") as ledger:
         opened = open_session(ledger, scope, session)
@@ -226,20 +222,13 @@ _WHY: Final = {
     "imported": "it was imported",
 }
 
-imported_option = click.option(
-    "--include-imported", is_flag=True, help="Include imported sessions; by default they are kept."
-)
+imported_option = flag("Include imported sessions; by default they are kept.")
 
-now_option = click.option(
-    "--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now."
-)
-trust_option = click.option(
-    "--trust-clock", is_flag=True, help="Prune even if nothing was recorded for 90 days."
-)
+now_option = option("WHEN", "Count ages from this time instead of now.")
+trust_option = flag("Prune even if nothing was recorded for 90 days.")
 
 
 @command(
-    "prune",
     scope="project",
     short_help="Remove old sessions; keep what was learned.",
     examples="""
@@ -248,26 +237,17 @@ trust_option = click.option(
     """,
     if_stopped="sessions are pruned one after the other; run it again for the rest",
 )
-@click.option(
-    "--older-than",
-    required=True,
-    metavar="AGE",
-    help="Prune sessions not written to for this long: 90d, 12w.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be pruned, and prune nothing.")
-@click.option("--yes", is_flag=True, help="Prune without asking. You cannot undo it.")
-@imported_option
-@now_option
-@trust_option
 def prune(
     *,
     scope: Scope,
-    older_than: str,
-    dry_run: bool,
-    yes: bool,
-    include_imported: bool,
-    now_ts_ms: str | None,
-    trust_clock: bool,
+    older_than: str = option(
+        "AGE", "Prune sessions not written to for this long: 90d, 12w.", required=True
+    ),
+    dry_run: bool = flag("Show what would be pruned, and prune nothing."),
+    yes: bool = flag("Prune without asking. You cannot undo it."),
+    include_imported: bool = imported_option,
+    now_ts_ms: str | None = now_option,
+    trust_clock: bool = trust_option,
 ) -> None:
     """Write an episode of every old session, close it, then remove its events.
 
@@ -311,7 +291,6 @@ def prune(
 
 
 @command(
-    "sweep",
     scope="project",
     short_help="Close idle sessions, and prune old ones.",
     examples="""
@@ -320,31 +299,19 @@ def prune(
     """,
     if_stopped="sessions are swept one after the other; run it again for the rest",
 )
-@click.option(
-    "--idle",
-    default="30m",
-    metavar="AGE",
-    help="Close sessions not written to for this long, or never. Default: 30m.",
-)
-@click.option(
-    "--prune-after",
-    default="90d",
-    metavar="AGE",
-    help="Prune sessions not written to for this long, or never. Default: 90d.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@imported_option
-@now_option
-@trust_option
 def sweep(
     *,
     scope: Scope,
-    idle: str,
-    prune_after: str,
-    dry_run: bool,
-    include_imported: bool,
-    now_ts_ms: str | None,
-    trust_clock: bool,
+    idle: str = option(
+        "AGE", "Close sessions not written to for this long, or never. Default: 30m.", default="30m"
+    ),
+    prune_after: str = option(
+        "AGE", "Prune sessions not written to for this long, or never. Default: 90d.", default="90d"
+    ),
+    dry_run: bool = flag("Show what would be done, and do nothing."),
+    include_imported: bool = imported_option,
+    now_ts_ms: str | None = now_option,
+    trust_clock: bool = trust_option,
 ) -> None:
     """Close idle sessions and prune old ones, without asking; for a cron job.
 

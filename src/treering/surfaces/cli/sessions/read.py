@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -21,11 +20,16 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import (
     PAGE_ITEMS_MAX,
+    argument,
+    choice,
     clamp,
     command,
     cursor_option,
+    flag,
     known_or_all,
     limit_option,
+    option,
+    session_argument,
 )
 from treering.surfaces.cli.finding import open_to_read, short_sessions
 from treering.surfaces.cli.ledgers import (
@@ -44,7 +48,7 @@ from treering.surfaces.shared.texts import Mask, counted, items_of, one_line, pr
 from treering.surfaces.shared.times import ago, clock, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from treering.ledger.families import Family
@@ -83,17 +87,7 @@ Subagents = dict[str, list["Family"]]
 """The subagents of each session."""
 
 
-class ListFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions are listed, besides those of a time."""
-
-    agent: str | None
-    states: Sequence[Any]
-    text: str | None
-    subagents: bool
-
-
 @command(
-    "list",
     scope="wide",
     all_scopes="List the sessions of all scopes.",
     short_help="List the sessions of a scope.",
@@ -103,47 +97,41 @@ class ListFilters(msgspec.Struct, frozen=True, kw_only=True):
     treering sessions list --scope acme/app --text "nightly build" --json
     """,
 )
-@click.option("--agent", metavar="NAME", help="Only sessions of this agent.")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(SESSION_STATES),
-    help="Only this state; repeatable. Default: all except pruned.",
-)
-@click.option(
-    "--since", metavar="WHEN", help="Last written since then: 3d, a date, or milliseconds."
-)
-@click.option("--until", metavar="WHEN", help="Last written until then, inclusive.")
-@click.option("--text", metavar="WORDS", help="Only sessions with this in the title or id.")
-@click.option("--subagents", is_flag=True, help="Include subagent sessions.")
-@limit_option(LIST_ITEMS)
-@cursor_option
 def list_(
     *,
     scope: Scope | None,
-    since: str | None,
-    until: str | None,
-    limit: int,
-    cursor: str | None,
-    **options: Any,
+    agent: str | None = option("NAME", "Only sessions of this agent."),
+    states: Sequence[str] = choice(
+        SESSION_STATES,
+        "Only this state; repeatable. Default: all except pruned.",
+        "--state",
+        multiple=True,
+    ),
+    since: str | None = option("WHEN", "Last written since then: 3d, a date, or milliseconds."),
+    until: str | None = option("WHEN", "Last written until then, inclusive."),
+    text: str | None = option("WORDS", "Only sessions with this in the title or id."),
+    subagents: bool = flag("Include subagent sessions."),
+    limit: int = limit_option(LIST_ITEMS),
+    cursor: str | None = cursor_option,
 ) -> None:
     """List the sessions of a scope, the last written first.
 
     The title is the one you gave it, or the beginning of the first prompt.
     """
-    asked = ListFilters(**options)
-    span = read_span(since, until)
+    filters = {
+        "agent": agent, "states": states, **read_span(since, until), "text": text,
+        "subagents": subagents,
+    }  # fmt: skip
     page: queries.Page[SessionOutline] = queries.Page(items=[], has_more=False, next_cursor=None)
     with asking(open_existing) as ledger:
         if ledger is not None:
             scope = known_or_all(ledger, scope)
+            asked: dict[str, Any] = {
+                "state" if name == "states" else name: given for name, given in filters.items()
+            }
             page = ledger.sessions(
-                scope, all_scopes=scope is None, agent=asked.agent,
-                since_ms=span.since_ms, until_ms=span.until_ms,
-                state=asked.states, text=asked.text, subagents=asked.subagents,
-                limit=clamp(limit), after=cursor,
-            )  # fmt: skip
+                scope, all_scopes=scope is None, **asked, limit=clamp(limit), after=cursor
+            )
             scopes = {outline.scope for outline in page.items}
             short = {name: short_sessions(ledger, Scope(name)) for name in scopes}
             items = [
@@ -154,10 +142,6 @@ def list_(
         location = location_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(outline, mask) for outline in page.items])
-    filters = {
-        "agent": asked.agent, "states": asked.states, **msgspec.structs.asdict(span),
-        "text": asked.text, "subagents": asked.subagents,
-    }  # fmt: skip
     is_filtered = any(filters.values()) or bool(cursor)
     show_page(
         page,
@@ -167,9 +151,8 @@ def list_(
         filters={**filters, "limit": clamp(limit)},
         table=partial(print_sessions, is_scope_shown=scope is None),
         nothing=lambda: _say_nothing(
-            scope, ledger, is_filtered=is_filtered, has_states=bool(asked.states)
+            scope, ledger, is_filtered=is_filtered, has_states=bool(states)
         ),
-        times=span.times(),
     )
 
 
@@ -234,7 +217,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command(
-    "tree",
     scope="project",
     short_help="Show forks and subagents of sessions.",
     examples="""
@@ -242,8 +224,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     treering sessions tree main:telegram:jo --scope acme/app --json
     """,
 )
-@click.argument("session", required=False, shell_complete=complete_session)
-def tree(*, session: str | None, scope: Scope) -> None:
+def tree(
+    *, scope: Scope, session: str | None = argument(required=False, shell_complete=complete_session)
+) -> None:
     """Show all forks and subagents of the family of SESSION, or every family of the scope.
 
     SESSION is an id or a short id.
@@ -386,11 +369,7 @@ _TURNS: Final = (
     Column("tokens", leaves=3, noun="token"),
     Column("asked", is_prose=True),
 )
-_GOALS: Final = (
-    Column("  goal"),
-    Column("state", leaves=1),
-    Column("what", is_prose=True),
-)
+_GOALS: Final = (Column("  goal"), Column("state", leaves=1), Column("what", is_prose=True))
 _SCHEDULES: Final = (
     Column("  schedule"),
     Column("sort", leaves=2),
@@ -422,15 +401,17 @@ _FORKS: Final = (
     treering sessions show main:tele --scope acme/app --last 20 --json
     """,
 )
-@click.argument("session", shell_complete=complete_session)
-@click.option(
-    "--last",
-    type=click.IntRange(0, PAGE_ITEMS_MAX),
-    default=LAST_TURNS,
-    metavar="N",
-    help=f"The last N turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
-)
-def show_session(*, session: str, scope: Scope | None, last: int) -> None:
+def show_session(
+    *,
+    scope: Scope | None,
+    session: str = session_argument,
+    last: int = option(
+        "N",
+        f"The last N turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
+        type=click.IntRange(0, PAGE_ITEMS_MAX),
+        default=LAST_TURNS,
+    ),
+) -> None:
     """Show an overview of SESSION: state, last turns, goals, schedules, cost and forks.
 
     Turns are shortened: treering show reads them in full, treering context shows what a model
