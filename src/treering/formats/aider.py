@@ -18,7 +18,7 @@ from treering.formats.format import Format, LogPlace
 from treering.formats.loose import fields_of, time_ms
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader, content_key
 from treering.formats.sources import open_source
-from treering.formats.whole import UNFINISHED, WholeReader
+from treering.formats.whole import UNFINISHED, WholeReader, failed, used
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -186,14 +186,8 @@ class AiderReader(WholeReader):
             elif tokens:
                 yield self._used(session, tokens, line)
             elif _FAILED.match(line):
-                key, payload = self._key(session, ["error", line]), {"message": line}
-                yield PendingEvent(
-                    key=key,
-                    kind="ops.error",
-                    summary=shorten(line),
-                    payload=payload,
-                    refs={"code": "printed"},
-                )
+                key = self._key(session, ["error", line])
+                yield failed(key, shorten(line), {"message": line}, "printed")
             else:
                 rest.append(line)
         if rest:
@@ -218,12 +212,9 @@ class AiderReader(WholeReader):
             "cached_tokens": read,
             "cache_creation_tokens": written,
         }
-        refs = {**({"model": self._model} if self._model else {}), **counts}
         cost = {"cost_usd": float(tokens["cost"])} if tokens["cost"] else {}
-        payload = {**refs, **cost, "printed": line, "is_rounded": True}
-        return PendingEvent(
-            key=key, kind="usage.reported", summary="usage reported", payload=payload, refs=refs
-        )
+        stated = {**cost, "printed": line, "is_rounded": True}
+        return used(key, counts, stated=stated, model=self._model)
 
 
 def _count(text: str | None) -> int:

@@ -19,7 +19,7 @@ from treering.formats.event_content import (
     trouble,
 )
 from treering.formats.format import Format, LogPlace, OwnShare
-from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
+from treering.formats.loose import digest, fields_of, items_of, name, text_of, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import ReaderState, RecordReader
 from treering.formats.whole import json_of
@@ -109,9 +109,8 @@ class AntigravityReader(RecordReader):
             contents.append(thought(thinking, **named))
         if text.strip():
             contents.append(said("assistant", text, **named))
-        calls = record.get("tool_calls")
         index = record.get("step_index")
-        for at, entry in enumerate(calls if isinstance(calls, list) else []):
+        for at, entry in enumerate(items_of(record.get("tool_calls"))):
             call = fields_of(entry)
             tool = name(call.get("name")) or "tool"
             call_id = name(call.get("id")) or f"step-{index}.{at}-{digest(call)[:6]}"

@@ -18,7 +18,7 @@ from treering.formats.codex.drafts import (
     said,
     text_of,
 )
-from treering.formats.loose import blocks_of, fields_of, word
+from treering.formats.loose import blocks_of, fields_of, without_none, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import content_key, is_content_key
 from treering.spine.conversion import plain
@@ -76,9 +76,10 @@ def block_events(
     content: Any,
     key_of: Callable[[Any], str],
     calls: WaitingCalls,
-    **more: Any,
+    *,
+    model: str | None = None,
 ) -> list[PendingEvent]:
-    """Return the events of a message; ``more`` is added to what is said.
+    """Return the events of a message that ``model`` wrote, or a person.
 
     ``key_of`` returns the key of a block. A call without an id is given one.
     """
@@ -87,9 +88,9 @@ def block_events(
         sort = word(block.get("type"))
         if sort == "text" and isinstance(block.get("text"), str):
             if block["text"].strip():
-                events.append(_text(role, block, key_of([role, block]), more))
+                events.append(_text(role, block, key_of([role, block]), model))
         elif sort in THOUGHTS:
-            events.append(thought(block, key_of([role, block]), **more))
+            events.append(thought(block, key_of([role, block]), model=model))
         elif sort in CALLS:
             events.append(_call(block, key_of([role, block]), calls))
         elif sort in RESULTS:
@@ -118,12 +119,12 @@ def failure_of(output: Any) -> dict[str, str] | None:
     return {"class": "Denied" if _DENIED.match(text) else "Failed", "message": shorten(plain(text))}
 
 
-def _text(role: str, block: dict[str, Any], key: str, more: dict[str, Any]) -> PendingEvent:
+def _text(role: str, block: dict[str, Any], key: str, model: str | None) -> PendingEvent:
     rest = {at: value for at, value in block.items() if at not in {"type", "text"} and value}
     beside = {"beside": rest} if rest else {}
     if role not in {"user", "assistant"}:
-        return observed(key, role, {**more, **beside, "text": block["text"]})
-    return said(role, key, block["text"], **more, **beside)
+        return observed(key, role, {**without_none(model=model), **beside, "text": block["text"]})
+    return said(role, key, block["text"], model=model, **beside)
 
 
 def call_in(block: dict[str, Any]) -> tuple[str | None, str, Any]:

@@ -18,7 +18,7 @@ from treering.formats.codex.drafts import (
     short_id,
 )
 from treering.formats.format import Format, OwnShare
-from treering.formats.loose import fields_of, says_something, word
+from treering.formats.loose import fields_of, items_of, objects_in, says_something, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader
 from treering.formats.sources import read_list
@@ -159,8 +159,7 @@ def node_events(at: str, nodes: dict[str, dict[str, Any]]) -> list[PendingEvent]
 
 
 def _said(role: str, content: dict[str, Any], key: str, metadata: dict[str, Any]) -> PendingEvent:
-    parts = content.get("parts")
-    listed = [part for part in (parts if isinstance(parts, list) else []) if isinstance(part, dict)]
+    listed = objects_in(content.get("parts"))
     model = name_of(metadata.get("model_slug")) if role == "assistant" else None
     stopped = name_of(fields_of(metadata.get("finish_details")).get("type"))
     attached = metadata.get("attachments") or None
@@ -171,10 +170,7 @@ def _said(role: str, content: dict[str, Any], key: str, metadata: dict[str, Any]
 
 
 def _thoughts(content: dict[str, Any], key: str) -> Iterator[PendingEvent]:
-    thoughts = content.get("thoughts")
-    for number, thought in enumerate(
-        map(fields_of, thoughts if isinstance(thoughts, list) else [])
-    ):
+    for number, thought in enumerate(map(fields_of, items_of(content.get("thoughts")))):
         texts = [text for at in ("summary", "content") if (text := word(thought.get(at)))]
         if texts:
             yield said("thinking", f"{key}.{number}" if number else key, "\n".join(texts))
@@ -225,10 +221,9 @@ def _recipient(message: dict[str, Any]) -> str | None:
 
 
 def _text(content: dict[str, Any]) -> str:
-    parts = content.get("parts")
-    texts = [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
-    for part in map(fields_of, parts if isinstance(parts, list) else []):
-        texts += [part["text"]] if isinstance(part.get("text"), str) else []
+    parts = items_of(content.get("parts"))
+    texts = [part for part in parts if isinstance(part, str)]
+    texts += [part["text"] for part in objects_in(parts) if isinstance(part.get("text"), str)]
     for at in ("text", "result", "content"):
         texts += [content[at]] if isinstance(content.get(at), str) else []
     return "\n".join(text for text in texts if text)

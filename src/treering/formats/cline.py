@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -34,12 +35,29 @@ from treering.formats.blocks import (
 )
 from treering.formats.codex.drafts import PendingEvent, called, count_of, observed, returned, said
 from treering.formats.format import Format, LogPlace, no_score, share
-from treering.formats.loose import blocks_of, fields_of, text_of, time_ms, word
+from treering.formats.loose import (
+    blocks_of,
+    fields_of,
+    items_of,
+    objects_in,
+    text_of,
+    time_ms,
+    word,
+)
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader, content_key
 from treering.formats.record_reader import milliseconds
 from treering.formats.sources import read_list
-from treering.formats.whole import NOTHING, WholeReader, json_of, timed, version_key
+from treering.formats.whole import (
+    NOTHING,
+    WholeReader,
+    compacted,
+    failed,
+    json_of,
+    timed,
+    used,
+    version_key,
+)
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
@@ -183,10 +201,9 @@ def task_times(displayed: Sequence[dict[str, Any]], known: dict[str, Any]) -> Ta
         elif request >= 0:
             at = request if message.get("say") == _REQUEST else request + 1
             times[at] = max(ts_ms, times.get(at, 0))
-    listed = known.get("model_usage")
     models = [
         (ts_ms, model)
-        for usage in map(fields_of, listed if isinstance(listed, list) else [])
+        for usage in objects_in(known.get("model_usage"))
         if (ts_ms := time_ms(usage.get("ts"))) and (model := name_of(usage.get("model_id")))
     ]
     has_costs = any(
@@ -228,9 +245,7 @@ _FOLDERS: Final = ("workspace", "cwdOnTaskInitialization", "cwd", "workspace_roo
 def score(values: Sequence[Any]) -> float:
     """Return the share of values that are messages of a task, or what the editor showed of one."""
     listed = [fields_of(value).get("messages", value) for value in values]
-    messages = [
-        message for value in listed for message in (value if isinstance(value, list) else ())
-    ]
+    messages = [message for value in listed for message in items_of(value)]
     if not messages:
         # Elements of a list that was cut off; or lines of another agent, so less is sure.
         return share(_has_marks(fields_of(value)) for value in values)
@@ -370,18 +385,15 @@ class TaskReader(WholeReader):
         if value.get("isSummary") is True:
             text = text_of(content)
             key = self._key(session, ["summary", text])
-            return [compaction(text, key, by=self.agent)]
+            return [compacted(key, text, by=self.agent)]
 
-        def key_of(block: Any) -> str:
-            return self._key(session, block)
-
+        key_of = partial(self._key, session)
         if role == "user":
             drafts, rest = results_in(blocks_of(content), self._calls, key_of)
             rest = [self._asked(block) for block in rest]
             return [*drafts, *block_events(role, rest, key_of, self._calls)]
         blocks, calls = calls_in(blocks_of(content), self._calls, key_of)
-        more = {} if model is None else {"model": model}
-        return [*block_events(role, blocks, key_of, self._calls, **more), *calls]
+        return [*block_events(role, blocks, key_of, self._calls, model=model), *calls]
 
     def _asked(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return a user's block without the tags around it; what the program adds is context."""
@@ -421,7 +433,8 @@ class TaskReader(WholeReader):
             return []
         key = self._key(self._session, ["usage", value.get("ts"), counts])
         provider = first_name(fields_of(value.get("modelInfo")), "providerId", "provider")
-        return [usage(counts, key, metrics.get("cost"), model=model, provider=provider)]
+        cost = metrics.get("cost")
+        return [used(key, counts, cost=cost, model=model, provider=provider, message_id=key)]
 
 
 def _records(path: Path, databases: DatabaseReader) -> Iterator[Any]:
@@ -531,40 +544,14 @@ def events(value: dict[str, Any], key: str, *, is_repeated: bool, by: str) -> li
         drafts = _used(fields_of(json_of(text)), value, key)
     elif sort in _ERRORS:
         shown = shorten(plain(text)) or sort
-        payload = {"message": text, "code": sort}
-        drafts = [
-            PendingEvent(
-                key=key, kind="ops.error", summary=shown, payload=payload, refs={"code": sort}
-            )
-        ]
+        drafts = [failed(key, shown, {"message": text, "code": sort}, sort)]
     elif word(condensed.get("summary")):
-        drafts = [] if is_repeated else [compaction(str(condensed["summary"]), key, by=by)]
+        drafts = [] if is_repeated else [compacted(key, str(condensed["summary"]), by=by)]
     elif is_repeated and sort in _USERS | _ANSWERS | _CALLS | _RESULTS | _MARKS:
         drafts = []
     else:
         drafts = _conversation(sort, text, value, key)
     return timed(drafts, ts_ms)
-
-
-def compaction(text: str, key: str, *, by: str) -> PendingEvent:
-    """Return the event for a summary that replaced the messages before it."""
-    payload = {"summary": text, "by": by}
-    return PendingEvent(
-        key=key, kind="context.compacted", summary=shorten(text), payload=payload, refs={"by": by}
-    )
-
-
-def usage(
-    counts: dict[str, int], key: str, cost: Any, *, model: str | None, provider: str | None
-) -> PendingEvent:
-    """Return what a request used."""
-    named = {"model": model, "provider": provider, "message_id": key}
-    refs = {**{at: value for at, value in named.items() if value is not None}, **counts}
-    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0
-    payload = {**refs, **({"cost_usd": cost} if is_known else {})}
-    return PendingEvent(
-        key=key, kind="usage.reported", summary="usage reported", payload=payload, refs=refs
-    )
 
 
 def _used(request: dict[str, Any], value: dict[str, Any], key: str) -> list[PendingEvent]:
@@ -580,30 +567,24 @@ def _used(request: dict[str, Any], value: dict[str, Any], key: str) -> list[Pend
     drafts = []
     if any(counts.values()):
         info = fields_of(value.get("modelInfo"))
-        model, provider = name_of(info.get("modelId")), name_of(info.get("providerId"))
+        version = version_key(key, counts)
         drafts.append(
-            usage(
+            used(
+                version,
                 counts,
-                version_key(key, counts),
-                request.get("cost"),
-                model=model,
-                provider=provider,
+                cost=request.get("cost"),
+                model=name_of(info.get("modelId")),
+                provider=name_of(info.get("providerId")),
+                message_id=version,
             )
         )
     if reason := word(request.get("cancelReason")):
         message = word(request.get("streamingFailedMessage")) or reason
-        kind = "boundary.interrupt" if reason == "user_cancelled" else "ops.error"
         payload = {"message": message, "code": reason}
-        refs = {} if kind == "boundary.interrupt" else {"code": reason}
-        drafts.append(
-            PendingEvent(
-                key=f"{key}.end",
-                kind=kind,
-                summary=shorten(plain(message)),
-                payload=payload,
-                refs=refs,
-            )
-        )
+        ended = failed(f"{key}.end", shorten(plain(message)), payload, reason)
+        if reason == "user_cancelled":
+            ended = msgspec.structs.replace(ended, kind="boundary.interrupt", refs={})
+        drafts.append(ended)
     return drafts
 
 

@@ -21,7 +21,17 @@ from treering.formats.event_content import (
     used,
 )
 from treering.formats.format import Format, LogPlace, OwnShare
-from treering.formats.loose import count, digest, fields_of, keep, name, text_of, without_none, word
+from treering.formats.loose import (
+    count,
+    digest,
+    fields_of,
+    items_of,
+    keep,
+    name,
+    text_of,
+    without_none,
+    word,
+)
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import NAMES_MAX, ReaderState, RecordReader
 from treering.spine.words import shorten
@@ -130,8 +140,8 @@ class CopilotReader(RecordReader):
         text = text_of(content.get("content"))
         if text.strip():
             contents.append(said("assistant", text, **named))
-        requests = content.get("toolRequests")
-        for at, request in enumerate(requests if isinstance(requests, list) else []):
+        requests = items_of(content.get("toolRequests"))
+        for at, request in enumerate(requests):
             call = fields_of(request)
             call_id = name(call.get("toolCallId")) or f"{message_id}:{at}"
             tool, given = name(call.get("name")) or "tool", call.get("arguments")
@@ -141,8 +151,7 @@ class CopilotReader(RecordReader):
         now.reported += tokens
         spent = used(input_tokens=0, output_tokens=tokens, **named)
         contents += [spent] if spent else []
-        is_known = isinstance(requests, list) and bool(requests)
-        return contents or ("repeats calls" if is_known else "empty")
+        return contents or ("repeats calls" if requests else "empty")
 
     def _model(self, content: dict[str, Any]) -> str | None:
         """Return the model of an event; subagents may have others."""

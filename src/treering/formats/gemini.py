@@ -35,10 +35,20 @@ from treering.formats.codex.drafts import (
     texts_of,
 )
 from treering.formats.format import Format, LogPlace, share
-from treering.formats.loose import bounded, fields_of, says_beyond, says_something, word
+from treering.formats.loose import (
+    bounded,
+    fields_of,
+    items_of,
+    objects_in,
+    says_beyond,
+    says_something,
+    word,
+)
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
 from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.whole import compacted, timed, undone, used, version_key
+from treering.formats.whole import titled as title_event
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
@@ -159,13 +169,8 @@ class GeminiReader:
         drafts = []
         summary = patch.get("summary")
         if isinstance(summary, str) and summary.strip():
-            title = {"title": shorten(summary)}
             key = f"title.{content_key(digest(summary)[:8])}"
-            drafts.append(
-                PendingEvent(
-                    key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
-                )
-            )
+            drafts.append(msgspec.structs.replace(title_event(summary), key=key))
         handled = _IGNORED_FIELDS | {"summary", "startTime", "kind"}
         rest = {name: value for name, value in patch.items() if name not in handled and value}
         if rest:
@@ -173,8 +178,7 @@ class GeminiReader:
         return self._now.new(drafts)
 
     def _all(self, messages: Any) -> list[PendingEvent]:
-        listed = messages if isinstance(messages, list) else []
-        return [draft for message in listed for draft in self._listed(message)]
+        return [draft for message in items_of(messages) for draft in self._listed(message)]
 
     def _listed(self, message: Any) -> list[PendingEvent]:
         """Return the events of one message in a list; a value that is not an object is kept."""
@@ -229,19 +233,11 @@ class GeminiReader:
         if first is None:
             return []
         key = f"undone.{content_key(digest([payload, hidden]))}"
-        undone = PendingEvent(
-            key=key,
-            kind="session.undone",
-            summary="session rewound",
-            payload=payload,
-            refs={},
-            first=first,
-        )
-        return self._now.new([undone])
+        return self._now.new([undone(key, "session rewound", first, payload)])
 
     def _checkpoint(self, messages: list[Any]) -> list[PendingEvent]:
         """Return the events of a full message list: new messages, a summary, or a removed tail."""
-        objects = [message for message in messages if isinstance(message, dict)]
+        objects = objects_in(messages)
         ids, before = [id_of(message) for message in objects], self._now.order
         if ids == before[: len(ids)] and len(ids) < len(before):
             undone = self._hide(len(ids), {"checkpoint": len(ids)})
@@ -344,16 +340,12 @@ class GeminiState(msgspec.Struct):
         ]
         if self.last != before:
             return drafts
-        undone = PendingEvent(
-            key=f"{text.key}.undone",
-            kind="session.undone",
-            summary="replaced by a later version",
-            payload=None,
+        taken_back = msgspec.structs.replace(
+            undone(f"{text.key}.undone", "replaced by a later version", before),
             refs={"turns": int(text.kind == "conversation.user")},
-            first=before,
             ts_ms=text.ts_ms,
         )
-        return [*self.new([undone]), *drafts]
+        return [*self.new([taken_back]), *drafts]
 
     def note(self, message_id: str, fresh: list[PendingEvent]) -> None:
         """Remember the last text of the message and the last event of the conversation."""
@@ -404,10 +396,7 @@ def read_message(message: dict[str, Any], message_id: str) -> list[PendingEvent]
     if _has_unknown_content(message, drafts):
         key = f"{message_id}.whole" if drafts else message_id
         drafts = [*drafts, observed(key, str(type_), message)]
-    ts_ms = time_of(message.get("timestamp"))
-    return [
-        draft if draft.ts_ms else msgspec.structs.replace(draft, ts_ms=ts_ms) for draft in drafts
-    ]
+    return timed(drafts, time_of(message.get("timestamp")))
 
 
 def _has_unknown_content(message: dict[str, Any], drafts: list[PendingEvent]) -> bool:
@@ -417,7 +406,7 @@ def _has_unknown_content(message: dict[str, Any], drafts: list[PendingEvent]) ->
     lists = [message.get(name) for name in _LISTS]
     if any(not isinstance(listed, list) and says_something(listed) for listed in lists):
         return True
-    parts = [part for listed in lists for part in (listed if isinstance(listed, list) else [])]
+    parts = [part for listed in lists for part in items_of(listed)]
     if any(not isinstance(part, dict) and says_something(part) for part in parts):
         return True
     if drafts:
@@ -442,21 +431,8 @@ def is_snapshot(message: dict[str, Any]) -> bool:
 
 def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -> PendingEvent:
     """Return the compaction event for a summary; ``first`` is the key of the first kept event."""
-    summary = words_of(message.get("content"))
-    return PendingEvent(
-        key=message_id,
-        kind="context.compacted",
-        summary=shorten(summary),
-        payload={"summary": summary, "by": "gemini"},
-        refs={"by": "gemini"},
-        first=first,
-        ts_ms=time_of(message.get("timestamp")),
-    )
-
-
-def _version(name: str, content: Any) -> str:
-    """Return a key for this version of the content: a rewritten file may change it."""
-    return f"{name}.v{content_key(digest(content)[:8])}"
+    summary = compacted(message_id, words_of(message.get("content")), by=NAME, first=first)
+    return msgspec.structs.replace(summary, ts_ms=time_of(message.get("timestamp")))
 
 
 def words_of(content: Any) -> str:
@@ -480,28 +456,26 @@ def _read_user(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     if not text.strip() and not extras:
         return results
     original = content if extras else None
-    key = _version(message_id, [text, original])
+    key = version_key(message_id, [text, original])
     return [*results, said("user", key, text, message_id=message_id, content=original)]
 
 
 def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     content, model = message.get("content"), name_of(message.get("model"))
-    thoughts = message.get("thoughts")
     drafts = [
-        _thought(fields_of(thought), f"{message_id}.thought.{number}", message_id)
-        for number, thought in enumerate(thoughts if isinstance(thoughts, list) else [], 1)
+        _thought(thought, f"{message_id}.thought.{number}", message_id)
+        for number, thought in enumerate(items_of(message.get("thoughts")), 1)
         if isinstance(thought, dict)
     ]
     text, more = words_of(content), content if _has_more(content) else None
     signed = _signatures(content)
     extra = {"model": model, "message_id": message_id, _SIGNATURE: signed.pop(_TEXT, None)}
     if text.strip() or more is not None:
-        key = _version(message_id, [text, more])
+        key = version_key(message_id, [text, more])
         drafts.append(said("assistant", key, text, **extra, content=more))
     elif extra[_SIGNATURE] is not None:
         drafts.append(said("thinking", f"{message_id}.signature", "", **extra))
-    calls = message.get("toolCalls")
-    for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
+    for number, call in enumerate(items_of(message.get("toolCalls")), 1):
         if isinstance(call, dict):
             signature = _signature_of(call, signed, model)
             drafts += _read_call(call, f"{message_id}.call.{number}", **signature)
@@ -639,14 +613,13 @@ def _usage(tokens: Any, message_id: str, model: str | None) -> PendingEvent | No
         "cached_tokens": stated.get("cached", 0),
     }
     counts |= {"total_tokens": stated["total"]} if stated.get("total") else {}
-    named = {"model": model} if model else {}
-    refs = {**named, "provider": PROVIDER, **counts}
-    return PendingEvent(
-        key=_version(f"{message_id}.usage", counts),
-        kind="usage.reported",
-        summary="usage reported",
-        payload={**refs, "message_id": message_id, "tokens": tokens},
-        refs={**refs, "message_id": message_id},
+    return used(
+        version_key(f"{message_id}.usage", counts),
+        counts,
+        stated={"tokens": tokens},
+        model=model,
+        provider=PROVIDER,
+        message_id=message_id,
     )
 
 
@@ -659,9 +632,7 @@ def _has_more(content: Any) -> bool:
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, dict):
-        return [content]
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [content] if isinstance(content, dict) else objects_in(content)
 
 
 AGENT: Final = "gemini"
@@ -683,7 +654,7 @@ def _verdicts(value: dict[str, Any]) -> Iterator[bool | None]:
     if isinstance(value.get("sessionId"), str) and "type" not in value:
         messages = value.get("messages")
         yield True if "projectHash" in value else None
-        for message in messages if isinstance(messages, list) else []:
+        for message in items_of(messages):
             yield word(fields_of(message).get("type")) in _MESSAGE_TYPES
     elif "$set" in value or "$rewindTo" in value:
         yield True

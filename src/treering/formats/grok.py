@@ -43,7 +43,9 @@ from treering.formats.loose import (
     digest,
     failed_by_words,
     fields_of,
+    items_of,
     name,
+    objects_in,
     read_beside,
     stem,
     text_of,
@@ -257,8 +259,7 @@ class HistoryReader(RecordReader):
         answer = text_of(record.get("content"))
         if answer.strip():
             contents.append(said("assistant", answer, model=model))
-        calls = record.get("tool_calls")
-        for at, entry in enumerate(calls if isinstance(calls, list) else []):
+        for at, entry in enumerate(items_of(record.get("tool_calls"))):
             call = fields_of(entry)
             function = fields_of(call.get("function")) or call
             call_id = name(call.get("id")) or name(call.get("tool_call_id"))
@@ -272,7 +273,7 @@ class HistoryReader(RecordReader):
     def _raw_output(self, items: Any, model: str | None) -> list[EventContent]:
         """Return what an answer has beside its words: thoughts, and calls of the provider's."""
         contents: list[EventContent] = []
-        for item in map(fields_of, items if isinstance(items, list) else ()):
+        for item in objects_in(items):
             sort = word(item.get("type"))
             if sort == "reasoning" and (text := _reasoning(item)):
                 contents.append(thought(text, model=model))

@@ -31,6 +31,7 @@ from treering.formats.loose import (
     failed_by_words,
     fields_of,
     name,
+    objects_in,
     read_beside,
     text_of,
     without_none,
@@ -138,9 +139,8 @@ class KimiReader(RecordReader):
         if root is None:
             return None
         hashed = root.parent.parent
-        listed = read_beside(hashed.parent, "kimi.json").get("work_dirs")
-        for entry in listed if isinstance(listed, list) else []:
-            folder = word(fields_of(entry).get("path"))
+        for entry in objects_in(read_beside(hashed.parent, "kimi.json").get("work_dirs")):
+            folder = word(entry.get("path"))
             if folder and md5(folder.encode(), usedforsecurity=False).hexdigest() == hashed.name:
                 return folder
         return None

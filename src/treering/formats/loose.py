@@ -46,6 +46,16 @@ def fields_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def items_of(value: Any) -> list[Any]:
+    """Return ``value`` if it is a list, otherwise an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; none if it is something else."""
+    return [item for item in items_of(value) if isinstance(item, dict)]
+
+
 def word(value: Any) -> str | None:
     """Return ``value`` if it is a text that is not blank, otherwise None."""
     return value if isinstance(value, str) and value.strip() else None
@@ -107,14 +117,13 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
     """Return the blocks of a message's content; a text is one block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    listed = content if isinstance(content, list) else []
     return [
         {"type": "text", "text": block}
         if isinstance(block, str)
         else block
         if isinstance(block, dict)
         else {"type": "value", "value": block}
-        for block in listed
+        for block in items_of(content)
     ]
 
 

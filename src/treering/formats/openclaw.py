@@ -18,6 +18,7 @@ from treering.formats.loose import (
     bounded,
     digest,
     fields_of,
+    items_of,
     name,
     text_of,
     without_none,
@@ -163,8 +164,7 @@ class OpenClawReader(PiReader):
     def resume(self, state: Any) -> None:
         """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         super().resume(state)
-        recent = state.get("recent")
-        self._recent.extend(map(str, recent if isinstance(recent, list) else []))
+        self._recent.extend(map(str, items_of(state.get("recent"))))
 
     def repeat_reason(self, entry: dict[str, Any]) -> str | None:
         """Return why an entry repeats earlier ones: OpenClaw mirrors delivered texts.

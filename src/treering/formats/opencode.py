@@ -27,7 +27,7 @@ from treering.formats.codex.drafts import (
     short_id,
 )
 from treering.formats.format import Format, LogPlace, OwnShare
-from treering.formats.loose import fields_of, text_of, time_ms, word
+from treering.formats.loose import fields_of, objects_in, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
 from treering.formats.records import read_records
@@ -37,10 +37,15 @@ from treering.formats.whole import (
     NOTHING,
     UNFINISHED,
     WholeReader,
+    compacted,
+    failed,
     group,
+    has_columns,
     json_of,
     timed,
     titled,
+    undone,
+    used,
     version_key,
 )
 from treering.spine.conversion import plain
@@ -81,18 +86,9 @@ class OpenCodeReader(WholeReader):
         first = self._firsts.get(str(row.get("reverts")))
         if first is None:
             return [parsed]
-        undone = PendingEvent(
-            key=f"reverted.{short_id(row['reverts'])}",
-            kind="session.undone",
-            summary="reverted",
-            payload=None,
-            refs={},
-            first=first,
-        )
-        events = [
-            *parsed.events,
-            *self._events(self._known(name_of(row.get("session_id"))), [undone]),
-        ]
+        taken_back = undone(f"reverted.{short_id(row['reverts'])}", "reverted", first)
+        session = self._known(name_of(row.get("session_id")))
+        events = [*parsed.events, *self._events(session, [taken_back])]
         return [ParsedRecord(record=record, events=events)]
 
     def _read_row(self, record: LogRecord, row: dict[str, Any]) -> ParsedRecord:
@@ -152,10 +148,7 @@ class OpenCodeReader(WholeReader):
         value = fields_of(json_of(row.get("data")))
         message_id = name_of(row.get("id")) or self._key(session, value)
         info = self._message(session, message_id, value, row)
-        parts = value.get("parts")
-        inside = (
-            [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-        )
+        inside = objects_in(value.get("parts"))
         drafts = [
             draft
             for number, part in enumerate(inside)
@@ -325,8 +318,8 @@ def part_events(part: dict[str, Any], part_id: str, message: MessageHead) -> lis
         case "step-start":
             drafts = []
         case "step-finish":
-            used = usage(part, f"{part_id}.usage", message)
-            drafts = [used] if used else [observed(part_id, "step-finish", part)]
+            spent = usage(part, f"{part_id}.usage", message)
+            drafts = [spent or observed(part_id, "step-finish", part)]
         case "retry":
             drafts = [_error(part.get("error"), part_id, message)]
         case sort:
@@ -360,8 +353,8 @@ def message_events(
     if value.get("error"):
         drafts.append(_error(value["error"], f"{message_id}.error", message))
     old = fields_of(fields_of(value.get("metadata")).get("assistant"))
-    used = None if is_counted else usage({**old, **value}, f"{message_id}.usage", message)
-    drafts += [used] if used else []
+    spent = None if is_counted else usage({**old, **value}, f"{message_id}.usage", message)
+    drafts += [spent] if spent else []
     stated = fields_of(value.get("time"))
     old_time = fields_of(fields_of(value.get("metadata")).get("time"))
     at = "completed" if has_parts else "created"
@@ -384,18 +377,15 @@ def usage(fields: dict[str, Any], key: str, message: MessageHead) -> PendingEven
         return None
     cost = fields.get("cost")
     dollars = fields_of(cost).get("usd", cost)
-    is_known = isinstance(dollars, int | float) and not isinstance(dollars, bool) and dollars > 0
-    named = {"model": message.model, "provider": message.provider}
-    refs = {
-        **{at: value for at, value in named.items() if value is not None},
-        **counts,
-        "message_id": key.removesuffix(".usage"),
-    }
-    payload = {**refs, "tokens": tokens, **({"cost_usd": dollars} if is_known else {})}
-    return PendingEvent(
-        key=version_key(key, counts), kind="usage.reported", summary="usage reported",
-        payload=payload, refs=refs,
-    )  # fmt: skip
+    return used(
+        version_key(key, counts),
+        counts,
+        cost=dollars,
+        stated={"tokens": tokens},
+        model=message.model,
+        provider=message.provider,
+        message_id=key.removesuffix(".usage"),
+    )
 
 
 def _text(part: dict[str, Any], part_id: str, message: MessageHead) -> Iterator[PendingEvent]:
@@ -405,14 +395,7 @@ def _text(part: dict[str, Any], part_id: str, message: MessageHead) -> Iterator[
     key = version_key(part_id, text)
     more = {at: part[at] for at in ("synthetic", "ignored", "metadata") if part.get(at)}
     if message.is_summary and message.role == "assistant":
-        yield PendingEvent(
-            key=key,
-            kind="context.compacted",
-            summary=shorten(text),
-            payload={"summary": text, "by": "opencode"},
-            refs={"by": "opencode"},
-            first=message.kept,
-        )
+        yield compacted(key, text, by=NAME, first=message.kept)
     elif message.role == "user" and more.get("synthetic"):
         # The program put it there: what a command or a file printed.
         yield observed(key, "synthetic", part)
@@ -497,8 +480,7 @@ def _error(error: Any, key: str, message: MessageHead) -> PendingEvent:
         return PendingEvent(
             key=key, kind="boundary.interrupt", summary=shown, payload=payload, refs={}
         )
-    refs = {"code": shorten(named, 100)}
-    return PendingEvent(key=key, kind="ops.error", summary=shown, payload=payload, refs=refs)
+    return failed(key, shown, payload, shorten(named, 100))
 
 
 _AS_LINES: Final = "opencode_"
@@ -516,8 +498,7 @@ _WITH_ITS_SESSION: Final = "a part of a session, which is read with it"
 
 def score_tables(tables: Sequence[Any]) -> float:
     """Return whether these are OpenCode's tables."""
-    columns = {str(table.get("table")): table.get("columns") for table in map(fields_of, tables)}
-    return float(all(column in (columns.get(table) or ()) for table, column in _TABLES.items()))
+    return has_columns(tables, {table: [column] for table, column in _TABLES.items()})
 
 
 def _is_own(value: dict[str, Any]) -> bool:

@@ -9,10 +9,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from treering.formats.event_content import EventContent, observation, outcome, placed
+from treering.formats.event_content import (
+    EventContent,
+    called,
+    interrupted,
+    observation,
+    outcome,
+    placed,
+    said,
+    trouble,
+)
 from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
@@ -29,7 +37,6 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
-from treering.model.views import INTERRUPT_TITLE
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -450,14 +457,7 @@ def _user(message: dict[str, Any]) -> list[EventContent]:
     others = [block for block in blocks if block.get("type") != "text"]
     if not text.strip() and not others:
         return _unknown_content(message)
-    return [
-        EventContent(
-            kind="conversation.user",
-            summary=shorten(text) if text.strip() else f"{len(others)} attached",
-            payload={"text": text, **({"attached": others} if others else {})},
-            refs={"characters": len(text)},
-        )
-    ]
+    return [said("user", text, attached=others)]
 
 
 def _assistant(message: dict[str, Any], key: str) -> list[EventContent]:
@@ -535,19 +535,9 @@ def _call(block: dict[str, Any], call_id: str) -> EventContent:
 def _ending(stop: str | None, error: str | None) -> EventContent | None:
     """Return the event of an interruption or an error that ended the answer."""
     if stop == "aborted":
-        return EventContent(
-            kind="boundary.interrupt",
-            summary=INTERRUPT_TITLE,
-            payload=without_none(title=INTERRUPT_TITLE, content=error),
-        )
+        return interrupted(error)
     if stop == "error" or error:
-        message = error or "the model gave an error"
-        return EventContent(
-            kind="ops.error",
-            summary=shorten(message),
-            payload={"message": message, "code": "model_error"},
-            refs={"code": "model_error"},
-        )
+        return trouble(error or "the model gave an error", code="model_error")
     return None
 
 
@@ -597,16 +587,10 @@ def _command(message: dict[str, Any], key: str, tool: str, field: str) -> list[E
     output, given = text_of(message.get("output")), {field: message.get(field)}
     code = message.get("exitCode")
     own_fields = {"role", field, "output", "timestamp"}
-    called = EventContent(
-        kind="tool.call",
-        summary=hint_of(tool, given),
-        payload={"call_id": call_id, "name": tool, "input": given},
-        refs={"call_id": call_id, "tool": tool},
-        source="user",
-    )
+    call = replace(called(call_id, tool, given), source="user")
     failed = message.get("cancelled") is True or (type(code) is int and code != 0)
     details = {at: value for at, value in message.items() if at not in own_fields}
-    return [called, outcome(call_id, tool, output, failed=failed, details=details)]
+    return [call, outcome(call_id, tool, output, failed=failed, details=details)]
 
 
 _PARTS: Final = 3
@@ -787,8 +771,7 @@ def _observed(type_: str, entry: dict[str, Any]) -> EventContent:
         model=name(entry.get("modelId")) or name(entry.get("model")),
         provider=name(entry.get("provider")),
     )
-    refs = {**fields_of(content.refs), **named}
-    return msgspec.structs.replace(content, refs=refs)
+    return replace(content, refs={**fields_of(content.refs), **named})
 
 
 def _content(entry: dict[str, Any]) -> dict[str, Any]:

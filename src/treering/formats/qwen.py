@@ -19,7 +19,7 @@ from treering.formats.event_content import (
     used,
 )
 from treering.formats.format import Format, LogPlace, OwnShare
-from treering.formats.loose import count, fields_of, name, without_none, word
+from treering.formats.loose import count, fields_of, name, objects_in, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import RecordReader
 
@@ -216,5 +216,4 @@ def _answer(text: str, **named: Any) -> EventContent:
 
 
 def _parts(record: dict[str, Any]) -> list[dict[str, Any]]:
-    parts = fields_of(record.get("message")).get("parts")
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return objects_in(fields_of(record.get("message")).get("parts"))

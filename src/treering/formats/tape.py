@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from treering.formats.event_content import EventContent, observation, outcome, placed
+from treering.formats.event_content import EventContent, observation, outcome, placed, thought
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import (
     blocks_of,
@@ -15,6 +15,7 @@ from treering.formats.loose import (
     digest,
     fields_of,
     hint_of,
+    items_of,
     name,
     text_of,
     time_ms,
@@ -226,33 +227,21 @@ def _message(
         return [calls.finish(payload.get("content"), name(payload.get("tool_call_id")))]
     if role is None or role not in _KINDS:
         return [_observed(entry)]
-    listed = payload.get("tool_calls")
     started = (
         calls.start(call, f"{key}:{at}")
-        for at, call in enumerate(listed if isinstance(listed, list) else [])
+        for at, call in enumerate(items_of(payload.get("tool_calls")))
     )
     return [*_message_contents(role, payload), *(content for content in started if content)]
 
 
 def _message_contents(role: str, payload: dict[str, Any]) -> list[EventContent]:
-    thought = next(
+    thinking = next(
         (word(payload.get(at)) for at in ("reasoning_content", "reasoning") if payload.get(at)),
         None,
     )
     content = payload.get("content")
     text = text_of(content)
-    contents = []
-    if thought:
-        refs = {"observed": "thinking"}
-        contents.append(
-            EventContent(
-                kind="ops.observation",
-                summary="thinking",
-                payload={"thinking": thought},
-                refs=refs,
-                source="agent",
-            )
-        )
+    contents = [thought(thinking)] if thinking else []
     others = [block for block in blocks_of(content) if "text" not in block]
     if text.strip() or others:
         own_fields = {"role", "content", "tool_calls", "reasoning", "reasoning_content", "calls"}

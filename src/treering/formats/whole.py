@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import PendingEvent, digest
+from treering.formats.loose import fields_of, without_none
 from treering.formats.parsed import (
     ParsedEvent,
     ParsedRecord,
@@ -25,7 +26,7 @@ from treering.formats.records.values import Unreadable, read_value
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import PurePath
 
     from treering.formats.parsed import LogRecord
@@ -145,6 +146,59 @@ def titled(title: str) -> PendingEvent:
         payload=payload,
         refs={},
     )
+
+
+def used(
+    key: str,
+    counts: dict[str, int],
+    *,
+    cost: Any = None,
+    stated: dict[str, Any] | None = None,
+    **named: str | None,
+) -> PendingEvent:
+    """Return what a request used; ``named`` are its model, its provider and its message.
+
+    ``stated`` is kept beside the counts; a ``cost`` in dollars only if it is a number above 0.
+    """
+    refs = {**without_none(**named), **counts}
+    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0
+    payload = {**refs, **(stated or {}), **({"cost_usd": cost} if is_known else {})}
+    return PendingEvent(
+        key=key, kind="usage.reported", summary="usage reported", payload=payload, refs=refs
+    )
+
+
+def compacted(key: str, text: str, *, by: str, first: str | None = None) -> PendingEvent:
+    """Return a summary that replaced all that was said before it, or before the event ``first``."""
+    refs = {"by": by}
+    return PendingEvent(
+        key=key,
+        kind="context.compacted",
+        summary=shorten(text),
+        payload={"summary": text, **refs},
+        refs=refs,
+        first=first,
+    )
+
+
+def undone(key: str, summary: str, first: str, payload: Any = None) -> PendingEvent:
+    """Return the event that undoes everything from the event with the key ``first``."""
+    return PendingEvent(
+        key=key, kind="session.undone", summary=summary, payload=payload, refs={}, first=first
+    )
+
+
+def failed(key: str, summary: str, payload: dict[str, Any], code: str) -> PendingEvent:
+    """Return an error that was shown."""
+    return PendingEvent(
+        key=key, kind="ops.error", summary=summary, payload=payload, refs={"code": code}
+    )
+
+
+def has_columns(tables: Sequence[Any], wanted: Mapping[str, Iterable[str]]) -> float:
+    """Return 1 if a database has the ``wanted`` columns, by their tables; otherwise 0."""
+    columns = {str(table.get("table")): table.get("columns") for table in map(fields_of, tables)}
+    return float(all({*names} <= {*(columns.get(at) or ())} for at, names in wanted.items()))
 
 
 def group(rows: Iterable[Any], records: Iterable[Any]) -> RecordGroup:

@@ -14,7 +14,7 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.formats.apeira.episodic import USAGE_EVENT, parse_episode
 from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
-from treering.formats.loose import storable
+from treering.formats.loose import objects_in, storable
 from treering.model.codec import decode, encode
 from treering.model.fields import check_name
 from treering.model.parts import part_of
@@ -181,8 +181,7 @@ def _words(content: Any) -> str:
     """Return the text of a message; the texts of its parts, joined by newlines."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    texts = (part.get("text") for part in objects_in(content))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

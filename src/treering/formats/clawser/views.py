@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from treering.errors import InvalidInput
 from treering.formats.clawser.text import stringify, truthy
+from treering.formats.loose import items_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +106,8 @@ def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
                     status="active",
                     created_at=time,
                     updated_at=time,
-                    sub_goals=_list(content.get("sub_goals")),
-                    artifacts=_list(content.get("artifacts")),
+                    sub_goals=items_of(content.get("sub_goals")),
+                    artifacts=items_of(content.get("artifacts")),
                     progress=content.get("progress", _ABSENT),
                 )
             case "goal_updated" | "goal_edited" if key in goals_by_id:
@@ -116,10 +117,6 @@ def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
             case "goal_removed":
                 goals_by_id.pop(key, None)
     return list(goals_by_id.values())
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def turn_end(events: Sequence[Any], event_id: str) -> int | None:

@@ -25,6 +25,7 @@ import msgspec
 from treering.errors import Corrupt, InvalidInput, NotFound, TooLarge
 from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import UnreadLine, parse, stringify, truthy
+from treering.formats.loose import objects_in
 from treering.model.fields import check_name
 
 if TYPE_CHECKING:
@@ -689,10 +690,8 @@ def _events_of_message(message: dict[str, Any]) -> Iterator[tuple[str, Any, str]
         case "assistant":
             content = message.get("content")
             yield "agent_message", {"content": content if truthy(content) else ""}, "agent"
-            calls = message.get("tool_calls")
-            for call in calls if isinstance(calls, list) else []:
-                if isinstance(call, dict):
-                    yield "tool_call", _called(call), "agent"
+            for call in objects_in(message.get("tool_calls")):
+                yield "tool_call", _called(call), "agent"
         case "tool":
             content = message.get("content")
             name = message.get("name")

@@ -9,16 +9,19 @@ SDK, or holds such JSON. A message that the root does not name any more was left
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.blocks import WaitingCalls, block_events
+import msgspec
+
+from treering.formats.blocks import WaitingCalls
 from treering.formats.codex.drafts import observed
-from treering.formats.cursor.composers import SESSION_KEY, asked, workspace_in
+from treering.formats.cursor.composers import SESSION_KEY, message_events, workspace_in
 from treering.formats.loose import fields_of, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader
-from treering.formats.whole import NOTHING, WholeReader, json_of
+from treering.formats.whole import NOTHING, WholeReader, has_columns, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,10 +41,7 @@ _NAMED: Final = b"\x0a\x20"
 
 def score(tables: Sequence[Any]) -> float:
     """Return whether these are the tables of a chat."""
-    columns = {
-        str(table.get("table")): table.get("columns") or () for table in map(fields_of, tables)
-    }
-    return float(all({*names} <= {*columns.get(at, ())} for at, names in _COLUMNS.items()))
+    return has_columns(tables, _COLUMNS)
 
 
 def records(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:
@@ -130,22 +130,13 @@ class ChatReader(WholeReader):
         session = self._session
         if role == "user":
             self._find_workspace(text_of(content))
-            content = (
-                [asked(block) for block in content] if isinstance(content, list) else asked(content)
-            )
         if role == "system":
             drafts = [observed(str(row["blob"]), "system", message)]
             return [self._outcome(record, session, drafts, NOTHING)]
         options = fields_of(fields_of(message.get("providerOptions")).get("cursor"))
         model = name_of(options.get("modelName")) or self._model
-        more = {"model": model} if model and role == "assistant" else {}
-        events = block_events(
-            "user" if role == "tool" else role,
-            content,
-            lambda block: self._key(session, block),
-            self._calls,
-            **more,
-        )
+        key_of = partial(self._key, session)
+        events = message_events(role, content, key_of, self._calls, model)
         return [self._outcome(record, session, events, "an empty message")]
 
     def _meta(self, record: LogRecord, row: dict[str, Any]) -> ParsedRecord:
@@ -177,10 +168,7 @@ class ChatReader(WholeReader):
         """Note the folder that a message names, if nothing else does."""
         header = self.sessions[self._session]
         if header.cwd is None and (folder := workspace_in(text)):
-            self._open(SessionHeader(
-                session=header.session, agent=header.agent, title=header.title, cwd=folder,
-                about=header.about,
-            ))  # fmt: skip
+            self._open(msgspec.structs.replace(header, cwd=folder))
 
 
 def _workspace(path: PurePath | None) -> str | None:

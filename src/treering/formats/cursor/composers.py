@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from treering.errors import TreeringError
+from treering.formats.blocks import block_events
 from treering.formats.codex.drafts import (
     PendingEvent,
     called,
@@ -27,25 +28,31 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.loose import fields_of, says_something, time_ms, word
+from treering.formats.loose import fields_of, items_of, objects_in, says_something, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
 from treering.formats.whole import (
     UNFINISHED,
     WholeReader,
+    compacted,
+    failed,
     group,
+    has_columns,
     json_of,
     timed,
     titled,
+    undone,
+    used,
     version_key,
 )
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path, PurePath
 
+    from treering.formats.blocks import WaitingCalls
     from treering.formats.format import DatabaseReader, LogDatabase
     from treering.formats.parsed import RecordGroup
 
@@ -117,7 +124,7 @@ class ComposerReader(WholeReader):
         drafts = bubble_events(value, name_of(bubble) or "bubble", self._models.get(session))
         drafts += timed(self._compaction(session, bubble, drafts), _time(value))
         if first := row.get("undoes"):
-            drafts.append(_undone(str(first)))
+            drafts.append(undone(f"undone.{short_id(str(first))}", "taken back", str(first)))
         return [self._outcome(record, session, drafts, "an empty bubble")]
 
     def _session(self, session: str) -> str:
@@ -169,21 +176,12 @@ class ComposerReader(WholeReader):
         if summary["last"] != bubble:
             return []
         text = str(self._summaries.pop(session)["summary"])
-        return [
-            PendingEvent(
-                key=version_key(f"{short_id(bubble)}.summary", text),
-                kind="context.compacted",
-                summary=shorten(text),
-                payload={"summary": text, "by": NAME},
-                refs={"by": NAME},
-                first=summary.get("kept"),
-            )
-        ]
+        key = version_key(f"{short_id(bubble)}.summary", text)
+        return [compacted(key, text, by=NAME, first=summary.get("kept"))]
 
     def _chats(self, value: dict[str, Any]) -> Iterator[Any]:
         """Yield the events of the conversations that an early version kept in one value."""
-        tabs = value.get("tabs")
-        for tab in map(fields_of, tabs if isinstance(tabs, list) else []):
+        for tab in map(fields_of, items_of(value.get("tabs"))):
             session = name_of(tab.get("tabId")) or NAME
             title = word(tab.get("chatTitle"))
             header = SessionHeader(
@@ -191,9 +189,8 @@ class ComposerReader(WholeReader):
             )
             self._open(header)
             self._is_at(session, time_ms(tab.get("lastSendTime")), is_about=True)
-            bubbles = tab.get("bubbles")
             drafts = []
-            for bubble in map(fields_of, bubbles if isinstance(bubbles, list) else []):
+            for bubble in map(fields_of, items_of(tab.get("bubbles"))):
                 role = "user" if bubble.get("type") == "user" else "assistant"
                 text = next(
                     (bubble[at] for at in ("text", "rawText", "initText") if word(bubble.get(at))),
@@ -259,15 +256,7 @@ def bubble_events(value: dict[str, Any], bubble_id: str, model: str | None) -> l
     if error := fields_of(value.get("errorDetails")):
         message = shorten(plain(word(error.get("message")) or "an error"))
         payload = {**error, "message": message}
-        drafts.append(
-            PendingEvent(
-                key=f"{bubble_id}.error",
-                kind="ops.error",
-                summary=message,
-                payload=payload,
-                refs={"code": "error"},
-            )
-        )
+        drafts.append(failed(f"{bubble_id}.error", message, payload, "error"))
     if not drafts and value.get("type") not in (USER, MODEL):
         drafts.append(observed(bubble_id, "bubble", value))
     return timed([*drafts, *_usage(value, bubble_id, model)], _time(value))
@@ -276,7 +265,7 @@ def bubble_events(value: dict[str, Any], bubble_id: str, model: str | None) -> l
 def _thoughts(value: dict[str, Any], bubble_id: str) -> Iterator[PendingEvent]:
     stated = value.get("thinking")
     blocks = [stated] if stated else value.get("allThinkingBlocks")
-    for number, block in enumerate(blocks if isinstance(blocks, list) else []):
+    for number, block in enumerate(items_of(blocks)):
         fields = fields_of(block)
         text = block if isinstance(block, str) else fields.get("text", fields.get("thinking"))
         if isinstance(text, str) and text.strip():
@@ -338,22 +327,8 @@ def _usage(value: dict[str, Any], bubble_id: str, model: str | None) -> Iterator
         "output_tokens": count_of(tokens.get("outputTokens")) or 0,
     }
     if any(counts.values()):
-        refs = {**({"model": model} if model else {}), **counts, "message_id": bubble_id}
-        yield PendingEvent(
-            key=version_key(f"{bubble_id}.usage", counts), kind="usage.reported",
-            summary="usage reported", payload={**refs, "tokens": tokens}, refs=refs,
-        )  # fmt: skip
-
-
-def _undone(first: str) -> PendingEvent:
-    return PendingEvent(
-        key=f"undone.{short_id(first)}",
-        kind="session.undone",
-        summary="taken back",
-        payload=None,
-        refs={},
-        first=first,
-    )
+        key = version_key(f"{bubble_id}.usage", counts)
+        yield used(key, counts, stated={"tokens": tokens}, model=model, message_id=bubble_id)
 
 
 def first_key(value: dict[str, Any], bubble_id: str) -> str | None:
@@ -402,10 +377,7 @@ _ROW: Final = ["key", "value"]
 
 def score_tables(tables: Sequence[Any]) -> float:
     """Return whether these are the tables of a ``state.vscdb`` of Cursor."""
-    columns = {
-        str(table.get("table")): table.get("columns") or () for table in map(fields_of, tables)
-    }
-    return float({*_ROW} <= {*columns.get(CONVERSATIONS, ())})
+    return has_columns(tables, {CONVERSATIONS: _ROW})
 
 
 def records(path: Path, databases: DatabaseReader) -> Iterator[Any]:
@@ -433,10 +405,7 @@ def _conversations(
         if stated.get("workspaceIdentifier"):
             has_place.add(session)
         for field in ("subComposerIds", "subagentComposerIds"):
-            listed = stated.get(field)
-            parents |= dict.fromkeys(
-                filter(name_of, listed if isinstance(listed, list) else []), session
-            )
+            parents |= dict.fromkeys(filter(name_of, items_of(stated.get(field))), session)
     folders = _folders(path, databases) if begun.keys() - has_place else {}
     for session in sorted(begun, key=lambda name: (begun[name], name)):
         about = {"cwd": folders.get(session), "parent": parents.get(session)}
@@ -469,14 +438,13 @@ def _bubbles(
     rows: dict[str, dict[str, Any]], prefix: str, composer: dict[str, Any]
 ) -> Iterator[Any]:
     """Yield the bubbles of a conversation in its order; those it left out where they were said."""
-    headers = composer.get("fullConversationHeadersOnly")
     listed = [
         bubble
-        for header in (headers if isinstance(headers, list) else [])
-        if (bubble := name_of(fields_of(header).get("bubbleId"))) in rows
+        for header in map(fields_of, items_of(composer.get("fullConversationHeadersOnly")))
+        if (bubble := name_of(header.get("bubbleId"))) in rows
     ]
     writing = composer.get("generatingBubbleIds") if composer.get("status") == "generating" else []
-    unfinished = set(filter(name_of, writing if isinstance(writing, list) else []))
+    unfinished = set(filter(name_of, items_of(writing)))
     values = {bubble: fields_of(json_of(row["value"])) for bubble, row in rows.items()}
     times = {bubble: time_ms(value.get("createdAt")) or 0 for bubble, value in values.items()}
     aside = sorted(rows.keys() - set(listed), key=lambda bubble: (times[bubble], bubble))
@@ -531,7 +499,7 @@ def _folders(path: Path, databases: DatabaseReader) -> dict[str, str]:
         with contextlib.suppress(TreeringError, OSError), databases.open(database_path) as database:
             for row in database.rows(SETTINGS, _ROW, where={"key": COMPOSERS}):
                 listed = fields_of(json_of(row["value"])).get("allComposers")
-                for composer in map(fields_of, listed if isinstance(listed, list) else []):
+                for composer in objects_in(listed):
                     if session := name_of(composer.get("composerId")):
                         folders.setdefault(session, folder)
     return folders
@@ -574,6 +542,24 @@ def asked(block: Any) -> Any:
     if not rest:
         return {"type": "context", "text": text}
     return {"type": "text", "text": rest, "around": context[0].strip()}
+
+
+def message_events(
+    role: str,
+    content: Any,
+    key_of: Callable[[Any], str],
+    calls: WaitingCalls,
+    model: str | None,
+) -> list[PendingEvent]:
+    """Return the events of a message in blocks; a user's are read as ``asked`` does."""
+    if role == "user":
+        content = (
+            [asked(block) for block in content] if isinstance(content, list) else asked(content)
+        )
+    speaker = "user" if role == "tool" else role
+    return block_events(
+        speaker, content, key_of, calls, model=model if role == "assistant" else None
+    )
 
 
 def workspace_in(text: str) -> str | None:

@@ -26,15 +26,16 @@ Bodies of thoughts, calls and results are indented. They are read as newer ones,
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path, PurePath
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.blocks import WaitingCalls, block_events
+from treering.formats.blocks import WaitingCalls
 from treering.formats.codex.drafts import observed
-from treering.formats.cursor.composers import SESSION_KEY, ComposerReader, asked, is_row
+from treering.formats.cursor.composers import SESSION_KEY, ComposerReader, is_row, message_events
 from treering.formats.loose import bounded, fields_of, stem, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
@@ -105,19 +106,8 @@ class TranscriptReader(WholeReader):
             events = [observed(self._key(session, value), sort, record.value)]
             return [self._outcome(record, session, timed(events, _time(value)), NOTHING)]
         model = name_of(value.get("model")) or name_of(message.get("model"))
-        content = message["content"]
-        if role == "user":
-            content = (
-                [asked(block) for block in content] if isinstance(content, list) else asked(content)
-            )
-        more = {} if model is None else {"model": model}
-        events = block_events(
-            "user" if role == "tool" else role,
-            content,
-            lambda block: self._key(session, block),
-            self._calls,
-            **(more if role == "assistant" else {}),
-        )
+        key_of = partial(self._key, session)
+        events = message_events(role, message["content"], key_of, self._calls, model)
         rest = {at: item for at, item in value.items() if at not in _ENVELOPE and item}
         if rest:
             events.append(observed(self._key(session, ["beside", rest]), "beside a message", rest))
