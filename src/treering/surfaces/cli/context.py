@@ -9,7 +9,7 @@ import msgspec
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.declare import command, flag, option, session_argument
+from treering.surfaces.cli.declare import Options, command, flag, option, session_argument, together
 from treering.surfaces.cli.finding import find_run_id, open_to_read, short_events
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import painted, say, say_painted, writing_output
@@ -84,6 +84,16 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the messages held a secret, which is masked here."""
 
 
+class _Budget(Options, frozen=True, kw_only=True):
+    """What the next context may cost, and in whose form it is."""
+
+    max_tokens: int | None = option("N", "The context window of the model.", type=int)
+    dialect: str | None = option(
+        "NAME", "openai-chat (the default), openai-responses, anthropic, gemini or plain."
+    )
+    reserve: int | None = option("N", "Reserve N tokens of it for the answer.", type=int)
+
+
 @command(
     scope="wide",
     examples="""
@@ -97,11 +107,7 @@ def context(
     *,
     scope: Scope | None,
     session: str = session_argument,
-    max_tokens: int | None = option("N", "The context window of the model.", type=int),
-    dialect: str | None = option(
-        "NAME", "openai-chat (the default), openai-responses, anthropic, gemini or plain."
-    ),
-    reserve: int | None = option("N", "Reserve N tokens of it for the answer.", type=int),
+    budget: _Budget = together(_Budget),
     explain: bool = flag("Explain what was repaired and cut, and why."),
     full: bool = flag("Do not shorten long texts."),
     private: bool = flag("Do not mask secrets."),
@@ -116,7 +122,6 @@ def context(
     Nothing is recorded. --shown reconstructs what a model saw before, and says whether that is
     exact. Secrets are masked, unless --private. SESSION is an id or a short id.
     """
-    budget = {"max_tokens": max_tokens, "dialect": dialect, "reserve": reserve}
     _check(budget, shown=shown, turn=turn, run_id=run_id)
     mask = None if private else Mask()
     with open_existing() as ledger:
@@ -149,13 +154,13 @@ def context(
         show({**body, **msgspec.structs.asdict(contexts[0])})
 
 
-def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str | None) -> None:
+def _check(budget: _Budget, *, shown: bool, turn: int | None, run_id: str | None) -> None:
     """Raise InvalidInput if the options do not belong together."""
     if not shown:
         if turn is not None or run_id is not None:
             flag = "--turn" if turn is not None else "--run"
             raise InvalidInput(f"{flag} needs --shown", hint="add --shown")
-        if budget["max_tokens"] is None:
+        if budget.max_tokens is None:
             raise InvalidInput(
                 "max_tokens is required",
                 hint="pass the window of the model, as in --max-tokens 8000, or --shown",
@@ -163,17 +168,17 @@ def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str
         return
     if turn is not None and run_id is not None:
         raise InvalidInput("--turn and --run exclude each other", hint="drop one of the two")
-    for name, value in budget.items():
+    for name, value in msgspec.structs.asdict(budget).items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InvalidInput(f"{flag} cannot be combined with --shown", hint=f"drop {flag}")
 
 
-def _next(session: Session, budget: dict[str, Any]) -> Context:
+def _next(session: Session, budget: _Budget) -> Context:
     return session.context(
-        budget["max_tokens"],
-        dialect=budget["dialect"] or DIALECT_DEFAULT,
-        reserve_output_tokens=budget["reserve"] or 0,
+        budget.max_tokens,
+        dialect=budget.dialect or DIALECT_DEFAULT,
+        reserve_output_tokens=budget.reserve or 0,
     )
 
 

@@ -4,6 +4,10 @@ An option or an argument is declared where the function takes it, as the default
 
     def close(*, session: str = session_argument, reason: str | None = option("TEXT", "Why.")):
 
+Options that belong together are the fields of an ``Options``, which the function takes as one:
+
+    def stats(*, calls: ChosenCalls = together(ChosenCalls)):
+
 ``@command`` adds ``--scope`` and ``--global`` by the scope rule, ``--keys``, ``--json``, ``--db``
 and ``--utc``, and hands the function its ``scope``. The function prints with ``show``: a receipt as
 JSON, or lines for people. Options that several commands have are declared here.
@@ -18,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import click
+import msgspec
 
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.lazy import LazyModule
@@ -58,6 +63,21 @@ class _Declared(NamedTuple):
         """Return it as click has it, for ``parameter``."""
         own = (f"--{parameter.replace('_', '-')}",) if self.sort is click.Option else ()
         return self.sort([parameter, *(self.names or own)], **self.settings)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options that belong together; the defaults of the fields declare them."""
+
+
+class _Together(NamedTuple):
+    """Options of a command, as the default of the parameter that takes them as one value."""
+
+    options: type[Options]
+
+
+def together(options: type[Options]) -> Any:
+    """Return the options that ``options`` declares, for a parameter that takes all of them."""
+    return _Together(options)
 
 
 def option(metavar: str | None, text: str | None, *names: str, **settings: Any) -> Any:
@@ -332,13 +352,12 @@ def command(
     """
 
     def declare(function: Callable[..., Any]) -> Command:
-        own = own_options(function)
         scoped = [] if scope is None else scope_options(scope, all_scopes)
         shared = [KEYS] * keys + [JSON] * json + [*EVERYWHERE] * db
         return cls(
             name=name or _command_name(function.__name__),
-            callback=function if scope is None else _scoped(function, scope),
-            params=[*scoped, *options, *own, *shared],
+            callback=_gathered(function) if scope is None else _scoped(_gathered(function), scope),
+            params=[*scoped, *options, *_own_options(function), *shared],
             help=inspect.cleandoc(function.__doc__ or ""),
             **settings,
         )
@@ -389,14 +408,38 @@ def _command_name(function: str) -> str:
     return function.removesuffix("_").replace("_", "-")
 
 
-def own_options(function: Callable[..., Any]) -> list[Any]:
+def _own_options(function: Callable[..., Any]) -> list[click.Parameter]:
     """Return the options and arguments that ``function`` declares, in order."""
-    defaults = function.__kwdefaults__ or {}
     return [
         declared.named(name)
-        for name, declared in defaults.items()
+        for parameter, default in (function.__kwdefaults__ or {}).items()
+        for name, declared in _fields(default) or [(parameter, default)]
         if isinstance(declared, _Declared)
     ]
+
+
+def _fields(default: Any) -> list[tuple[str, Any]]:
+    if not isinstance(default, _Together):
+        return []
+    options = default.options
+    return list(zip(options.__struct_fields__, options.__struct_defaults__, strict=True))
+
+
+def _gathered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` as it is called with all options by name."""
+    defaults = function.__kwdefaults__ or {}
+    if not any(isinstance(default, _Together) for default in defaults.values()):
+        return function
+
+    @functools.wraps(function)
+    def callback(**arguments: Any) -> Any:
+        for parameter, default in defaults.items():
+            if isinstance(default, _Together):
+                given = {name: arguments.pop(name) for name, _ in _fields(default)}
+                arguments[parameter] = default.options(**given)
+        return function(**arguments)
+
+    return callback
 
 
 def scope_options(rule: ScopeRule, all_scopes: str | None = None) -> list[click.Option]:

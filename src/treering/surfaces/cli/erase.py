@@ -16,17 +16,18 @@ from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import (
+    Options,
     argument,
     choice,
     command,
     flag,
     group,
     option,
-    own_options,
     parse_any_kind,
     parse_time,
     require,
     session_option_that,
+    together,
 )
 from treering.surfaces.cli.finding import (
     find_event,
@@ -93,24 +94,27 @@ _GC: Final[dict[str, Any]] = {
 }
 
 
-def _redact(
-    *,
-    scope: Scope,
-    event_id: str | None = option("ID", "Redact this event.", "--event-id", "--event"),
+class _Target(Options, frozen=True, kw_only=True):
+    """What is redacted, and what stands there instead."""
+
+    event_id: str | None = option("ID", "Redact this event.", "--event-id", "--event")
     session_id: str | None = session_option_that(
         "Redact every event of this session.", "--session-id", "--session"
-    ),
+    )
     replacement: Replacement = choice(
         ["placeholder", "null"],
         'Replace payloads with "[REDACTED]" (the default) or with null.',
         default="placeholder",
-    ),
-) -> None:
+    )
+
+
+def _redact(*, scope: Scope, target: _Target = together(_Target)) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
     The bytes leave the file and its write-ahead log, or the server's tables. You cannot undo it.
     An id may be short, if no other id in the scope matches.
     """
+    event_id, session_id = target.event_id, target.session_id
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
             "provide exactly one of --event-id or --session-id", hint="name what to redact"
@@ -120,7 +124,9 @@ def _redact(
     with open_existing("change") as ledger:
         event = None if event_id is None else find_event(ledger, scope, event_id)
         session = narrow_to_session(ledger, scope, session_id)
-        receipt = ledger.redact(scope, event_id=event, session_id=session, replacement=replacement)
+        receipt = ledger.redact(
+            scope, event_id=event, session_id=session, replacement=target.replacement
+        )
     show(receipt, _redacted(receipt), done="the redaction was carried out")
 
 
@@ -135,15 +141,14 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
     treering redact --matching '"blue heron"' --scope acme/app --dry-run
     """,
     if_stopped=_REDACT["if_stopped"],
-    options=own_options(_redact),
 )
 def redact(
     *,
     scope: Scope,
+    target: _Target = together(_Target),
     matching: str | None = option("WORDS", "Redact every event that a search finds."),
     dry_run: bool = flag("With --session or --matching: show what would go, and erase nothing."),
     yes: bool = flag("With --session or --matching: erase without asking."),
-    **target: Any,
 ) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
@@ -154,7 +159,7 @@ def redact(
     --session only there. Look with --dry-run first. At a terminal, --session and --matching ask
     before they erase; elsewhere --matching needs --yes.
     """
-    event_id, session_id = target["event_id"], target["session_id"]
+    event_id, session_id = target.event_id, target.session_id
     if matching is None:
         if event_id is None and session_id is not None:
             if dry_run or (_can_ask() and not yes):
@@ -167,11 +172,11 @@ def redact(
             raise InvalidInput(
                 "--dry-run and --yes need --session or --matching", hint="name what to redact"
             )
-        _redact(scope=scope, **target)
+        _redact(scope=scope, target=target)
         return
     if event_id is not None:
         raise InvalidInput("--event and --matching exclude each other", hint="drop one of the two")
-    _redact_matching(scope, matching, session_id, target["replacement"], dry_run=dry_run, yes=yes)
+    _redact_matching(scope, matching, session_id, target.replacement, dry_run=dry_run, yes=yes)
 
 
 class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):

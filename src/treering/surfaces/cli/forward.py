@@ -15,7 +15,7 @@ import msgspec
 from treering import sinks
 from treering.errors import InvalidInput, StorageError
 from treering.surfaces.cli.commands import fail, invocation, show
-from treering.surfaces.cli.declare import argument, command, flag, option
+from treering.surfaces.cli.declare import Options, argument, command, flag, option, together
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import note
 from treering.surfaces.shared.texts import counted, scope_names
@@ -53,6 +53,25 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
+class _Sending(Options, frozen=True, kw_only=True):
+    """What is sent, and what the receiver needs for it."""
+
+    payload: bool = flag("Send private content: messages, inputs, outputs.")
+    kinds: Sequence[str] = option(
+        "KIND",
+        "Only events of this kind; repeatable. Not for otlp, which sends whole runs.",
+        "--kind",
+        multiple=True,
+    )
+    secret_file: Path | None = option(
+        "FILE",
+        "For webhook: the secrets that sign, one per line; created if it does not exist."
+        f" Default: {SECRET_VARIABLE}.",
+        type=click.Path(path_type=Path),
+    )
+    stream: str | None = option("NAME", "For nats: the stream. Default: TREERING.")
+
+
 @command(
     scope="project",
     all_scopes="Forward all scopes, including new ones.",
@@ -69,20 +88,7 @@ def forward(
     scope: Scope | None,
     target: str = argument(type=click.Choice(TARGETS)),
     url: str = argument(),
-    payload: bool = flag("Send private content: messages, inputs, outputs."),
-    kinds: Sequence[str] = option(
-        "KIND",
-        "Only events of this kind; repeatable. Not for otlp, which sends whole runs.",
-        "--kind",
-        multiple=True,
-    ),
-    secret_file: Path | None = option(
-        "FILE",
-        "For webhook: the secrets that sign, one per line; created if it does not exist."
-        f" Default: {SECRET_VARIABLE}.",
-        type=click.Path(path_type=Path),
-    ),
-    stream: str | None = option("NAME", "For nats: the stream. Default: TREERING."),
+    sending: _Sending = together(_Sending),
     name: str | None = option("NAME", "The name of the cursor. Default: derived from the URL."),
     from_now: bool = flag("On the first start, skip existing events."),
     once: bool = flag("Send what is there, then exit."),
@@ -95,9 +101,7 @@ def forward(
     an alert. Ctrl-C stops it and prints the totals.
     """
     name = name or f"{target}-{sha256(url.encode()).hexdigest()[:8]}"
-    sink = _sink(
-        target, url, name, payload=payload, kinds=kinds, secret_file=secret_file, stream=stream
-    )
+    sink = _sink(target, url, name, sending)
     with open_existing("change") as ledger:
         spine = ledger.spine(sinks=[sink])
         forwarding = _Forwarding(ledger, spine, scope, from_now=from_now)
@@ -127,37 +131,28 @@ def _lines(receipt: Forwarded) -> list[str]:
     return lines
 
 
-def _sink(
-    target: str,
-    url: str,
-    name: str,
-    *,
-    payload: bool,
-    kinds: Sequence[str],
-    secret_file: Path | None,
-    stream: str | None,
-) -> Sink:
+def _sink(target: str, url: str, name: str, sending: _Sending) -> Sink:
     for named, given, owner in (
-        ("--secret-file", secret_file, "webhook"),
-        ("--stream", stream, "nats"),
+        ("--secret-file", sending.secret_file, "webhook"),
+        ("--stream", sending.stream, "nats"),
     ):
         if given is not None and target != owner:
             raise InvalidInput(f"{named} is for {owner}, not for {target}", hint="drop it")
-    if target == "otlp" and kinds:
+    if target == "otlp" and sending.kinds:
         raise InvalidInput("otlp sends whole runs, not kinds of events", hint="drop --kind")
     options: dict[str, Any] = {"name": name}
     if target != "otlp":
         # Options that name no kind, as of an unset variable, are no kinds: the sink refuses that.
-        chosen = (kind.strip() for text in kinds for kind in text.split(","))
-        options["accepts"] = tuple(filter(None, chosen)) if kinds else None
+        chosen = (kind.strip() for text in sending.kinds for kind in text.split(","))
+        options["accepts"] = tuple(filter(None, chosen)) if sending.kinds else None
     if target == "webhook":
-        options["secret"] = _secrets(secret_file)
-    elif stream is not None:
-        options["stream"] = stream
+        options["secret"] = _secrets(sending.secret_file)
+    elif sending.stream is not None:
+        options["stream"] = sending.stream
     made = {
-        "webhook": sinks.PrivateWebhookSink if payload else sinks.WebhookSink,
-        "otlp": sinks.PrivateOtlpSink if payload else sinks.OtlpSink,
-        "nats": sinks.PrivateNatsSink if payload else sinks.NatsSink,
+        "webhook": sinks.PrivateWebhookSink if sending.payload else sinks.WebhookSink,
+        "otlp": sinks.PrivateOtlpSink if sending.payload else sinks.OtlpSink,
+        "nats": sinks.PrivateNatsSink if sending.payload else sinks.NatsSink,
     }[target]
     sink: Sink = made(url, **options)
     return sink

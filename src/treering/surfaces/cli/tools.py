@@ -16,6 +16,7 @@ from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import (
+    Options,
     argument,
     choice,
     clamp,
@@ -29,6 +30,7 @@ from treering.surfaces.cli.declare import (
     session_option,
     session_option_that,
     since_option,
+    together,
     until_option,
 )
 from treering.surfaces.cli.finding import (
@@ -122,6 +124,23 @@ def tools() -> None:
     """
 
 
+class _ChosenCalls(Options, frozen=True, kw_only=True):
+    """Which calls are meant."""
+
+    session_id: str | None = session_option
+    tool: str | None = option("NAME", "Only this tool.")
+    since: str | None = since_option
+    until: str | None = until_option
+
+    def asked(self) -> dict[str, Any]:
+        """Return them as the ledger and receipts name them."""
+        return {
+            "session_id": self.session_id,
+            "tool": self.tool,
+            **read_span(self.since, self.until),
+        }
+
+
 @command(
     scope="project",
     keys=False,
@@ -135,10 +154,7 @@ def tools() -> None:
 def list_(
     *,
     scope: Scope,
-    session_id: str | None = session_option,
-    tool: str | None = option("NAME", "Only this tool."),
-    since: str | None = since_option,
-    until: str | None = until_option,
+    calls: _ChosenCalls = together(_ChosenCalls),
     statuses: Sequence[str] = choice(
         STATUSES, "Only this outcome; repeatable.", "--status", multiple=True
     ),
@@ -154,7 +170,7 @@ def list_(
     --slowest lists the slowest calls first, of those whose duration is known.
     """
     asked: dict[str, Any] = {
-        **_window(session_id, tool, since, until),
+        **calls.asked(),
         "status": [*statuses, *(["failing"] if failing else [])],
         "reason": reason,
         "run_id": None if run_id is None else require(run_id, "run").strip(),
@@ -163,16 +179,16 @@ def list_(
     failures: dict[int, str] = {}
     with asking(open_to_ask) as ledger, catching_up() as progress:
         if ledger is not None:
-            session = asked["session_id"] = narrow_to_session(ledger, scope, session_id)
+            session = asked["session_id"] = narrow_to_session(ledger, scope, calls.session_id)
             asked["run_id"] = asked["run_id"] and run_named(
                 ledger, scope, asked["run_id"], session_id=session, progress=progress
             )
             order = _order(clamp(limit), slowest=slowest)
             page = ledger.tool_calls(scope, **asked, **order, after=cursor, progress=progress)
-            calls = short_calls(ledger, scope, progress=progress)
+            short = short_calls(ledger, scope, progress=progress)
             sessions = short_sessions(ledger, scope)
             items = [
-                sessions.within(calls.within(record, "call_id"), "session_id")
+                sessions.within(short.within(record, "call_id"), "session_id")
                 for record in page.items
             ]
             mask = Mask()
@@ -193,13 +209,6 @@ def list_(
         table=partial(print_calls, failures=failures, with_session=asked["session_id"] is None),
         nothing=lambda: _say_nothing(scope, is_filtered=is_filtered, is_there=bool(location)),
     )
-
-
-def _window(
-    session_id: str | None, tool: str | None, since: str | None, until: str | None
-) -> dict[str, Any]:
-    """Return which calls are meant, as the ledger and receipts name it."""
-    return {"session_id": session_id, "tool": tool, **read_span(since, until)}
 
 
 def _failure(ledger: Ledger, record: ToolRecord, mask: Mask) -> str:
@@ -229,23 +238,16 @@ def _order(limit: int, *, slowest: bool) -> dict[str, Any]:
     treering tools stats --scope acme/app --since 7d --tool git_log --json
     """,
 )
-def stats(
-    *,
-    scope: Scope,
-    session_id: str | None = session_option,
-    tool: str | None = option("NAME", "Only this tool."),
-    since: str | None = since_option,
-    until: str | None = until_option,
-) -> None:
+def stats(*, scope: Scope, calls: _ChosenCalls = together(_ChosenCalls)) -> None:
     """Show for each tool how often it was called, the outcomes and the durations.
 
     Percentiles are exact (nearest rank), of calls that the tool itself ended.
     """
-    asked = _window(session_id, tool, since, until)
+    asked = calls.asked()
     statistics: list[ToolStatistics] = []
     with asking(open_to_ask) as ledger, catching_up() as progress:
         if ledger is not None:
-            asked["session_id"] = narrow_to_session(ledger, scope, session_id)
+            asked["session_id"] = narrow_to_session(ledger, scope, calls.session_id)
             statistics = ledger.tool_statistics(scope, **asked, progress=progress)
         location = location_of(ledger)
     body = {

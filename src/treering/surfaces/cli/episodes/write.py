@@ -23,6 +23,7 @@ from treering.model.fields import check_id, check_summary
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import (
+    Options,
     command,
     flag,
     option,
@@ -31,6 +32,7 @@ from treering.surfaces.cli.declare import (
     require,
     resolve_scope,
     scope_options,
+    together,
 )
 from treering.surfaces.cli.episodes.read import ITEM_SCHEMA
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, open_to_write, shown
@@ -47,6 +49,44 @@ if TYPE_CHECKING:
 
 
 _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refer to it with refs"
+
+
+class _Given(Options, frozen=True, kw_only=True):
+    """An event as it was given."""
+
+    session_id: str | None = option("ID", "The session it belongs to.")
+    agent_id: str | None = option("ID", "Who acts, such as lyria, worker or cron-lite.")
+    kind: str | None = option("TYPE", "One of the seven types above.", "--type")
+    summary: str | None = option("TEXT", "What happened, in up to 1,000 characters.")
+    payload_json: str | None = option(
+        "JSON", "Private content, up to 8,192 bytes.", "--payload-json", "--payload"
+    )
+    payload_file: str | None = option("FILE", "The same from a file; - is standard input.")
+    refs_json: str | None = option("JSON", "Links safe to show, up to 4,096 bytes.")
+    refs_file: str | None = option("FILE", "The same from a file; - is standard input.")
+    event_id: str | None = option("ID", "Its id. Default: a new one.")
+    ts_ms: str | None = option(
+        "WHEN", "When it happened: milliseconds, a date, or 3d. Default: now."
+    )
+
+    def event(self, scope: str | None, *, is_global: bool) -> NewEvent:
+        """Return the event. Raise InvalidInput, which names the first mistake."""
+        if self.payload_file == self.refs_file == STANDARD:
+            raise InvalidInput(
+                "payload and refs cannot both come from standard input", hint="use a file for one"
+            )
+        # Arguments are checked from top to bottom.
+        return NewEvent(
+            kind=parse_episode_kind(self.kind),
+            scope=resolve_scope(scope, is_global=is_global),
+            ts_ms=parse_time(self.ts_ms),
+            session_id=require(self.session_id, "session_id"),
+            agent_id=require(self.agent_id, "agent_id"),
+            summary=check_summary(self.summary or ""),
+            payload=_read_json("payload", self.payload_json, self.payload_file),
+            refs=_read_json("refs", self.refs_json, self.refs_file),
+            event_id=None if self.event_id is None else check_id(self.event_id),
+        )
 
 
 @command(
@@ -67,20 +107,7 @@ def append(
     *,
     scope: str | None,
     is_global: bool,
-    session_id: str | None = option("ID", "The session it belongs to."),
-    agent_id: str | None = option("ID", "Who acts, such as lyria, worker or cron-lite."),
-    kind: str | None = option("TYPE", "One of the seven types above.", "--type"),
-    summary: str | None = option("TEXT", "What happened, in up to 1,000 characters."),
-    payload_json: str | None = option(
-        "JSON", "Private content, up to 8,192 bytes.", "--payload-json", "--payload"
-    ),
-    payload_file: str | None = option("FILE", "The same from a file; - is standard input."),
-    refs_json: str | None = option("JSON", "Links safe to show, up to 4,096 bytes."),
-    refs_file: str | None = option("FILE", "The same from a file; - is standard input."),
-    event_id: str | None = option("ID", "Its id. Default: a new one."),
-    ts_ms: str | None = option(
-        "WHEN", "When it happened: milliseconds, a date, or 3d. Default: now."
-    ),
+    given: _Given = together(_Given),
     spill: bool = flag("Accept a larger payload and keep it as a blob."),
     allow_sensitive: bool = flag("Record secrets and personal details as they are."),
     allow_tool_output: bool = flag(None, hidden=True),
@@ -91,22 +118,7 @@ def append(
     ops.decision, ops.alert and ops.observation. Secrets, e-mail addresses and phone numbers are
     refused, and so is a known event id: then nothing is recorded.
     """
-    if payload_file == refs_file == STANDARD:
-        raise InvalidInput(
-            "payload and refs cannot both come from standard input", hint="use a file for one"
-        )
-    # Arguments are checked from top to bottom: the first mistake is the one that is reported.
-    event = NewEvent(
-        kind=parse_episode_kind(kind),
-        scope=resolve_scope(scope, is_global=is_global),
-        ts_ms=parse_time(ts_ms),
-        session_id=require(session_id, "session_id"),
-        agent_id=require(agent_id, "agent_id"),
-        summary=check_summary(summary or ""),
-        payload=_read_json("payload", payload_json, payload_file),
-        refs=_read_json("refs", refs_json, refs_file),
-        event_id=None if event_id is None else check_id(event_id),
-    )
+    event = given.event(scope, is_global=is_global)
     payload_cap = SPILL_BYTES_MAX if spill else PAYLOAD_BYTES_MAX
     _check_size("payload", event.payload, payload_cap, _OVERSIZE_HINT)
     refs_bytes = _check_size("refs", event.refs, REFS_BYTES_MAX, "put the bulk into the payload")
@@ -210,6 +222,37 @@ def size_option(text: str, default: int) -> Any:
     return option("N", text, type=click.IntRange(min=1), default=default)
 
 
+class _FollowOptions(Options, frozen=True, kw_only=True):
+    """How to follow a spool. 0 seconds means never."""
+
+    poll_ms: int = _poll_option
+    idle_exit: float = option(
+        "S",
+        "With --follow: exit after S idle seconds. Default: 0, never.",
+        "--idle-exit-seconds",
+        "--idle-exit",
+        type=click.FloatRange(min=0),
+        default=0.0,
+    )
+    rotate_on_idle: float = option(
+        "S",
+        "With --follow: rotate the spool after S idle seconds. Default: 0, never.",
+        "--rotate-on-idle-seconds",
+        "--rotate-on-idle",
+        type=click.FloatRange(min=0),
+        default=0.0,
+    )
+    rotate_min_bytes: int = size_option("With --follow: put no smaller spool aside.", 1_048_576)
+
+
+class _Caps(Options, frozen=True, kw_only=True):
+    """The limits of an event, in bytes."""
+
+    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 8_192)
+    conversation_payload_cap_bytes: int = size_option("The same for what was said.", 4_096)
+    refs_cap_bytes: int = size_option("Cut larger refs, 128 to 4096.", 4_096)
+
+
 @command(
     short_help="Import a spool of events.",
     examples=r"""
@@ -231,29 +274,10 @@ def ingest(
     ),
     allows_markers: bool = markers_option,
     follow: bool = flag("Keep reading as the spool grows, until you stop it."),
-    poll_ms: int = _poll_option,
-    idle_exit: float = option(
-        "S",
-        "With --follow: exit after S idle seconds. Default: 0, never.",
-        "--idle-exit-seconds",
-        "--idle-exit",
-        type=click.FloatRange(min=0),
-        default=0.0,
-    ),
-    rotate_on_idle: float = option(
-        "S",
-        "With --follow: rotate the spool after S idle seconds. Default: 0, never.",
-        "--rotate-on-idle-seconds",
-        "--rotate-on-idle",
-        type=click.FloatRange(min=0),
-        default=0.0,
-    ),
-    rotate_min_bytes: int = size_option("With --follow: put no smaller spool aside.", 1_048_576),
+    following: _FollowOptions = together(_FollowOptions),
     truncate: bool = flag("Empty the spool once all of it is imported."),
     rotate: bool = flag("Rename it instead."),
-    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 8_192),
-    conversation_payload_cap_bytes: int = size_option("The same for what was said.", 4_096),
-    refs_cap_bytes: int = size_option("Cut larger refs, 128 to 4096.", 4_096),
+    caps: _Caps = together(_Caps),
 ) -> None:
     """Import a spool: one JSON object per line, as plugins and extract-sessions write it.
 
@@ -268,13 +292,15 @@ def ingest(
             "--follow cannot be combined with --truncate or --rotate",
             hint="use --rotate-on-idle-seconds",
         )
-    if rotate_on_idle and not follow:
+    if following.rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
     from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.ingest import Follow, FollowPlan, Ingest  # noqa: PLC0415
 
-    caps = EventLimits.within(
-        payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
+    limits = EventLimits.within(
+        payload=caps.payload_cap_bytes,
+        conversation=caps.conversation_payload_cap_bytes,
+        refs=caps.refs_cap_bytes,
     )
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
@@ -285,20 +311,20 @@ def ingest(
         raise NotFound(f"no spool at {path}", hint="name it with --file")
     with open_to_write() as ledger:
         rules = _rules(path, scope, allows_markers=allows_markers)
-        work = Ingest(ledger, path, where, caps=caps, location=_place(), **rules)
+        work = Ingest(ledger, path, where, caps=limits, location=_place(), **rules)
         if not follow:
             receipt = work.once("truncate" if truncate else "rotate" if rotate else "none")
             show(receipt, *_lines(receipt), done="the spool was imported")
             return
         plan = FollowPlan(
-            poll_ms=poll_ms,
-            idle_exit_s=idle_exit,
-            rotate_idle_s=rotate_on_idle,
-            rotate_bytes_min=rotate_min_bytes,
+            poll_ms=following.poll_ms,
+            idle_exit_s=following.idle_exit,
+            rotate_idle_s=following.rotate_on_idle,
+            rotate_bytes_min=following.rotate_min_bytes,
         )
-        following = Follow(work, plan)
-        following.run()
-        totals = following.receipt()
+        passes = Follow(work, plan)
+        passes.run()
+        totals = passes.receipt()
     show(totals, *_followed(totals), done="the spool was imported")
 
 
@@ -370,6 +396,15 @@ POLL_MS_MIN: Final = 100
 StopReason = Literal["one_shot", "max_duration", "interrupted"]
 
 
+class _Cuts(Options, frozen=True, kw_only=True):
+    """How much of a message is kept."""
+
+    summary_max_chars: int = option(
+        "N", "Characters of a summary, 40 to 400. Default: 220.", default=220
+    )
+    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 4_096)
+
+
 @command(
     keys=False,
     short_help="Extract messages of OpenClaw's transcripts to a spool.",
@@ -396,10 +431,7 @@ def extract_sessions(
         "SCOPE", "Put all of it here. Default: openclaw/AGENT, or global where no agent is known."
     ),
     allows_markers: bool = markers_option,
-    summary_max_chars: int = option(
-        "N", "Characters of a summary, 40 to 400. Default: 220.", default=220
-    ),
-    payload_cap_bytes: int = size_option("Cut larger payloads, 256 to 8192.", 4_096),
+    cuts: _Cuts = together(_Cuts),
     follow: bool = flag("Keep reading as the transcripts grow, until you stop it."),
     poll_ms: int = _poll_option,
     max_duration: float = option(
@@ -429,8 +461,8 @@ def extract_sessions(
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + EXTRACT_SUFFIX)
-    cap = min(max(256, payload_cap_bytes), 8_192)
-    limits = TextLimits(payload_bytes=cap, summary_characters=summary_max_chars)
+    cap = min(max(256, cuts.payload_cap_bytes), 8_192)
+    limits = TextLimits(payload_bytes=cap, summary_characters=cuts.summary_max_chars)
     source = root.absolute()
     rules = _rules(source, scope, allows_markers=allows_markers)
     extraction = SpoolExtractor(source, path, where, key=mask_key, limits=limits, **rules)

@@ -14,12 +14,14 @@ from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import (
+    Options,
     argument,
     choice,
     command,
     flag,
     option,
     session_option_that,
+    together,
 )
 from treering.surfaces.cli.facts.read import masked, print_learned
 from treering.surfaces.cli.finding import (
@@ -101,6 +103,13 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Why it ended another fact, or may have, if no rule knew."""
 
 
+class _Validity(Options, frozen=True, kw_only=True):
+    """When a fact is true."""
+
+    valid_from: str | None = option("WHEN", "True since then: 3d, a date, or milliseconds.")
+    valid_to: str | None = option("WHEN", "True until then.")
+
+
 @command(
     scope="project",
     short_help="Add a fact.",
@@ -135,8 +144,7 @@ def add(
     session: str | None = session_option_that(
         "Learned in this session; a group keeps its facts private."
     ),
-    valid_from: str | None = option("WHEN", "True since then: 3d, a date, or milliseconds."),
-    valid_to: str | None = option("WHEN", "True until then."),
+    validity: _Validity = together(_Validity),
 ) -> None:
     """Add the fact TEXT if it is worth remembering; report the outcome and the reason.
 
@@ -152,8 +160,8 @@ def add(
             "no fact to add", hint='state it, as in treering facts add "Prefers tabs over spaces"'
         )
     now = now_ms()
-    from_ms = parse_moment(valid_from, now_ms=now, flag="--valid-from")
-    to_ms = parse_moment(valid_to, now_ms=now, flag="--valid-to")
+    from_ms = parse_moment(validity.valid_from, now_ms=now, flag="--valid-from")
+    to_ms = parse_moment(validity.valid_to, now_ms=now, flag="--valid-to")
     with open_to_write() as ledger:
         memory = ledger.memory(scope)
         learned = memory.learn(
