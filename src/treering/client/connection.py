@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import queue
 import select
 import threading
 import time
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -26,6 +27,8 @@ from treering.errors import (
 )
 from treering.ledger.following import Follower, Item, cursor_at, mark_of
 from treering.model.events import Event
+from treering.model.fields import check_id, check_name
+from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     import socket
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 
 Answer = TypeVar("Answer")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ANSWER_S: Final = 90.0
 """How long to wait for an answer: longer than a server takes to give up."""
@@ -182,6 +187,40 @@ class Resource:
         """Return the answer to a POST request, as ``kind``; see ``ServerConnection.ask``."""
         path, sent = path_of(*self._names, *names), msgspec.json.encode(body)
         return self.connection.ask("POST", path, sent, kind, is_repeatable=is_repeatable)
+
+
+def asked(
+    local: Callable[P, R], kind: Any, path: str, *, by: Literal["GET", "POST"] = "GET"
+) -> Callable[P, R]:
+    """Return the call ``local`` as a request that is answered with a ``kind``.
+
+    Arguments that the path names go there; the others are the query, or the body of a POST.
+    """
+    signature = inspect.signature(local)
+    _, *parameters = signature.parameters
+
+    @functools.wraps(local)
+    def ask(remote: Any, *args: Any, **named: Any) -> Any:
+        signature.bind(remote, *args, **named)  # Raises TypeError as the call itself would.
+        given = dict(zip(parameters, args, strict=False)) | named
+        given.pop("progress", None)  # The server catches up.
+        names = [
+            _checked(part[1:-1], given.pop(part[1:-1])) if part.startswith("{") else part
+            for part in path.split("/")
+        ]
+        resource: Resource = remote._resource  # noqa: SLF001  (this is one of its methods)
+        if by == "POST":
+            return resource.post(kind, *names, body=given)
+        return resource.get(kind, *names, **given)
+
+    return cast("Callable[P, R]", ask)
+
+
+def _checked(parameter: str, text: str) -> str:
+    """Return an argument that is part of a path. Raise InvalidInput if nothing has such a name."""
+    if parameter == "scope":
+        return parse_scope(text)
+    return check_id(text) if parameter == "event_id" else check_name(text, parameter)
 
 
 def path_of(*names: str) -> str:

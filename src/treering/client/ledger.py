@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from treering.client.connection import RemoteFollower, Resource, refuse_others
+from treering.client.connection import RemoteFollower, Resource, asked, refuse_others
 from treering.client.engine import RemoteEngine
 from treering.client.sessions import RemoteSession
 from treering.errors import DuplicateEvent, NotPermitted, ReadOnly, Unsupported
@@ -21,7 +21,7 @@ from treering.model.arguments import checks_arguments, checks_arguments_of
 from treering.model.events import Event, Header
 from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, LearnResult, NewFact
-from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
+from treering.model.queries import Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.scopes import parse_scope
 from treering.model.searches import SearchResult
@@ -72,6 +72,7 @@ class RemoteLedger(Ledger):
 
     def __init__(self, connection: ServerConnection, clock: Callable[[], int]) -> None:
         self._connection = connection
+        self._resource = Resource(connection)
         self._remote = RemoteEngine(connection, clock)
 
     @property
@@ -128,9 +129,17 @@ class RemoteLedger(Ledger):
 
     # Reading.
 
-    def scopes(self, **options: Any) -> Page[ScopeOutline]:
-        """Return a page of the scopes that the token covers."""
-        return Resource(self._connection).get(Page[ScopeOutline], "scopes", **options)
+    scopes = asked(Ledger.scopes, Page[ScopeOutline], "scopes")
+    family = asked(Ledger.family, Family, "scopes/{scope}/sessions/{session_id}/family")
+    headers = asked(Ledger.headers, Page[Header], "scopes/{scope}/headers")
+    events = asked(Ledger.events, Page[Event], "scopes/{scope}/events")
+    event = asked(Ledger.event, Event, "scopes/{scope}/events/{event_id}")
+    tool_calls = asked(Ledger.tool_calls, Page[ToolRecord], "scopes/{scope}/tool-calls")
+    tool_statistics = asked(
+        Ledger.tool_statistics, list[ToolStatistics], "scopes/{scope}/tool-statistics"
+    )
+    runs = asked(Ledger.runs, Page[RunOutline], "scopes/{scope}/runs")
+    run_view = asked(Ledger.run_view, RunView, "scopes/{scope}/runs/{run_id}")
 
     def sessions(
         self,
@@ -141,20 +150,7 @@ class RemoteLedger(Ledger):
     ) -> Page[SessionOutline]:
         """Return the sessions of one or several scopes at a glance, the last written to first."""
         resource, named = self._where(scope, all_scopes=all_scopes)
-        listed = _listed(filters, "state")
-        return resource.get(Page[SessionOutline], "sessions", **named, **listed)
-
-    def family(self, scope: str, session_id: str) -> Family:
-        """Return all sessions that were forked from one another, as a tree."""
-        return self._of(scope).get(Family, "sessions", _session(session_id), "family")
-
-    def headers(self, scope: str, **filters: Any) -> Page[Header]:
-        """Return a page of the headers of a scope by time."""
-        return self._of(scope).get(Page[Header], "headers", **filters)
-
-    def events(self, scope: str, **filters: Any) -> Page[Event]:
-        """Return the same as ``headers``, with payloads."""
-        return self._of(scope).get(Page[Event], "events", **filters)
+        return resource.get(Page[SessionOutline], "sessions", **named, **filters)
 
     def replay(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
@@ -170,10 +166,6 @@ class RemoteLedger(Ledger):
         names = ["sessions", _session(session_id), "replay"]
         return self._of(scope).get(Page[Event], *names, limit=first, after=after, payloads=True)
 
-    def event(self, scope: str, event_id: str) -> Event:
-        """Return one event with its payload."""
-        return self._of(scope).get(Event, "events", check_id(event_id))
-
     def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return session, seq and time of the events with these ids; unknown ids are left out."""
         ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
@@ -184,16 +176,6 @@ class RemoteLedger(Ledger):
                 dict[str, EventLocation], "find-ids", body=body, is_repeatable=True
             )
         return locations
-
-    def tool_calls(self, scope: str, **filters: Any) -> Page[ToolRecord]:
-        """Return one record for each tool call of a scope."""
-        filters.pop("progress", None)
-        return self._of(scope).get(Page[ToolRecord], "tool-calls", **_listed(filters, "status"))
-
-    def tool_statistics(self, scope: str, **filters: Any) -> list[ToolStatistics]:
-        """Return statistics of each tool of a scope: outcomes and durations."""
-        filters.pop("progress", None)
-        return self._of(scope).get(list[ToolStatistics], "tool-statistics", **filters)
 
     def search(
         self,
@@ -214,26 +196,9 @@ class RemoteLedger(Ledger):
         """Return 0: a token says nothing about other scopes."""
         return 0
 
-    def runs(self, scope: str, **filters: Any) -> Page[RunOutline]:
-        """Return a page of the runs of a scope at a glance, the newest first."""
-        return self._of(scope).get(Page[RunOutline], "runs", **filters)
-
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
         """Return one run at a glance."""
         return self.run_view(scope, run_id, session_id=session_id, events_max=1).run
-
-    def run_view(
-        self,
-        scope: str,
-        run_id: str,
-        *,
-        session_id: str | None = None,
-        events_max: int = VIEW_ITEMS_DEFAULT,
-        progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server catches up)
-    ) -> RunView:
-        """Return one run from start to end, without private content."""
-        names = ["runs", check_name(run_id, "run_id")]
-        return self._of(scope).get(RunView, *names, session_id=session_id, events_max=events_max)
 
     def follow(self, scope: str, **options: Any) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order."""
@@ -289,21 +254,15 @@ class RemoteLedger(Ledger):
         """Return what answers for one scope, several or all that the token covers; and which."""
         if all_scopes:
             check_all_scopes(scope)
-            return Resource(self._connection), {}
+            return self._resource, {}
         if isinstance(scope, str | None):
             return self._of(scope or ""), {}
         scopes = [parse_scope(name) for name in check_list(scope, "scope")]
-        return Resource(self._connection), {"scopes": scopes}
+        return self._resource, {"scopes": scopes}
 
 
 def _session(session_id: str) -> str:
     return check_name(session_id, "session_id")
-
-
-def _listed(filters: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the filters with one of them as a list, which may be given alone."""
-    value = filters.get(name)
-    return filters | {name: [value]} if isinstance(value, str) else filters
 
 
 @checks_arguments
@@ -315,6 +274,15 @@ class RemoteMemory(Memory):
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         self.scope = scope
         self._resource = Resource(connection, "scopes", scope)
+
+    accept = asked(Memory.accept, Fact, "facts/{fact_id}/accept", by="POST")
+    reject = asked(Memory.reject, Fact, "facts/{fact_id}/reject", by="POST")
+    settle = asked(Memory.settle, Fact, "facts/{fact_id}/settle", by="POST")
+    doubts = asked(Memory.doubts, list[DoubtfulChange], "doubts")
+    fact = asked(Memory.fact, Fact, "facts/{fact_id}")
+    history = asked(Memory.history, list[FactChange], "facts/{fact_id}/history")
+    facts = asked(Memory.facts, Page[Fact], "facts")
+    episodes = asked(Memory.episodes, Page[Episode], "episodes")
 
     def learn_all(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
@@ -330,22 +298,6 @@ class RemoteMemory(Memory):
             progress(len(listed))
         return learnt
 
-    def accept(self, fact_id: str) -> Fact:
-        """Accept a quarantined, refused or archived fact."""
-        return self._resource.post(Fact, *_fact(fact_id), "accept", body={})
-
-    def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
-        """Never recall a fact again."""
-        return self._resource.post(Fact, *_fact(fact_id), "reject", body={"reason": reason})
-
-    def doubts(self, *, user: str | None = None) -> list[DoubtfulChange]:
-        """Return the facts that may have ended an earlier one."""
-        return self._resource.get(list[DoubtfulChange], "doubts", user=user)
-
-    def settle(self, fact_id: str, *, ended: bool) -> Fact:
-        """Decide whether a fact ended the earlier one that it may have ended; return that one."""
-        return self._resource.post(Fact, *_fact(fact_id), "settle", body={"ended": ended})
-
     def recall(self, query: str | None, **options: Any) -> RecallResult:
         """Return what answers ``query``; its use is recorded if the token may write."""
         record = options.pop("record", True)
@@ -355,25 +307,3 @@ class RemoteMemory(Memory):
             except (NotPermitted, ReadOnly):
                 options.pop("weights", None)  # A read-only ledger can still be asked.
         return self._resource.get(RecallResult, "recall", query=query, **options)
-
-    def fact(self, fact_id: str) -> Fact:
-        """Return one fact in any state."""
-        return self._resource.get(Fact, *_fact(fact_id))
-
-    def history(self, fact_id: str) -> list[FactChange]:
-        """Return every change to a fact, in order."""
-        return self._resource.get(list[FactChange], *_fact(fact_id), "history")
-
-    def facts(self, **filters: Any) -> Page[Fact]:
-        """Return one page of the scope's facts, newest first."""
-        if isinstance(filters.get("state"), str):
-            filters["state"] = [filters["state"]]
-        return self._resource.get(Page[Fact], "facts", **filters)
-
-    def episodes(self, **filters: Any) -> Page[Episode]:
-        """Return one page of the scope's episodes, newest first."""
-        return self._resource.get(Page[Episode], "episodes", **filters)
-
-
-def _fact(fact_id: str) -> tuple[str, str]:
-    return "facts", check_name(fact_id, "fact_id")

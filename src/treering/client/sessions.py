@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from treering.client.connection import Resource, refuse_others
+from treering.client.connection import Resource, asked, refuse_others
 from treering.context.assemble import Context
 from treering.errors import InvalidInput
 from treering.ledger.paging import parse_kinds
@@ -142,6 +142,9 @@ class RemoteSession(Session):
 
     # Reading.
 
+    goals = asked(Session.goals, list[Goal], "goals")
+    context = asked(Session.context, Context, "context")
+
     def headers(self, **filters: Any) -> Iterator[Header]:
         """Return headers in order: all, the first or the last."""
         return self._timeline(Header, **filters)
@@ -173,14 +176,6 @@ class RemoteSession(Session):
     def usage(self) -> Usage:
         """Return the tokens that it used, by model, and their cost."""
         return self._glance().usage
-
-    def goals(self) -> list[Goal]:
-        """Return the goals that were set and not removed."""
-        return self._resource.get(list[Goal], "goals")
-
-    def context(self, max_tokens: int | None = None, **options: Any) -> Context:
-        """Return what a model is shown next: dialect, system, reserve_output_tokens, model."""
-        return self._resource.get(Context, "context", max_tokens=max_tokens, **options)
 
     def compact_if_needed(self, max_tokens: int) -> None:
         """Do nothing: a run assembles no context over HTTP."""
