@@ -287,21 +287,16 @@ class Registry:
                 sorted((*present, new), key=lambda entry: (-entry.priority, entry.order))
             )
 
-    def remove(self, function: Callable[..., Any], name: str | None) -> int:
-        """Remove ``function`` from one hook or all; return the number of removed registrations."""
-        return self._drop(
-            lambda entry: entry.function == function and (name is None or entry.hook == name)
-        )
-
     def savepoint(self) -> int:
         """Return a savepoint for ``roll_back``."""
         return self._order
 
     def roll_back(self, savepoint: int) -> None:
         """Remove everything registered since ``savepoint``."""
-        self._drop(lambda entry: entry.order > savepoint)
+        self.drop(lambda entry: entry.order > savepoint)
 
-    def _drop(self, is_dropped: Callable[[Registered], bool]) -> int:
+    def drop(self, is_dropped: Callable[[Registered], bool]) -> int:
+        """Remove what ``is_dropped`` chooses; return the number of removed registrations."""
         dropped = 0
         with self.lock:
             for name, present in list(self._by_name.items()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pluggy
 
 from treering.errors import InvalidInput
-from treering.sinks.hook_calls import Caller, HookCounts, HookMetrics, Registry, log
+from treering.sinks.hook_calls import Caller, HookCounts, HookMetrics, Registered, Registry, log
 from treering.sinks.hook_payloads import (
     MODIFYING_HOOKS,
     ORIGIN,
@@ -85,7 +85,11 @@ class Hooks:
 
     def remove(self, function: Callable[..., Any], name: str | None = None) -> int:
         """Remove ``function`` from one hook or all; return the number of removed registrations."""
-        return self._registry.remove(function, name) + self._internal.remove(function, name)
+
+        def is_meant(entry: Registered) -> bool:
+            return entry.function == function and name in {None, entry.hook}
+
+        return self._registry.drop(is_meant) + self._internal.drop(is_meant)
 
     def has(self, name: str) -> bool:
         """Return whether any function is registered for a plugin hook."""
