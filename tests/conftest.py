@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import children
 import treering
+from builders import HERE
 from effort import LONG, SEED, quick_folder, rounds
 from postgres_server import Places, Server
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from served import Switchboard
-    from treering import Ledger
+    from treering import Ledger, Session
 
 STALL_SECONDS: Final = rounds(360)
 """How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
@@ -75,6 +76,8 @@ NOT_OVER_HTTP: Final = frozenset({
 })  # fmt: skip
 CHOSEN: Final = {"contract": DATABASES}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
+SHARED: Final = frozenset({"contract", "concurrency"})
+"""Folders whose tests of what several processes share run on both databases."""
 FILE_SPEAKS_FOR_MEMORY: Final = frozenset({
     *("test_append", "test_copied_runs", "test_copy", "test_copying", "test_cursors"),
     *("test_cut_off_copies", "test_derived_proof", "test_filters", "test_find_ids"),
@@ -261,7 +264,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the databases of a test: the contract holds on all, the engine needs one to show."""
     folder = metafunc.definition.path.parent.name
     chosen: tuple[str, ...] = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
-    shared = tuple(database for database in chosen if database != "memory")
+    shared = ("file", "postgres") if LONG or folder in SHARED else ("file",)
     definition = metafunc.definition
     if not LONG and definition.path.stem in FILE_SPEAKS_FOR_MEMORY:
         chosen = shared
@@ -332,6 +335,32 @@ def _switchboard() -> Iterator[Switchboard]:
 def ledger(open_ledger: Callable[[], Ledger]) -> Ledger:
     """Return an empty ledger, on every database that the test is for."""
     return open_ledger()
+
+
+@pytest.fixture
+def session(ledger: Ledger) -> Session:
+    """Return a fresh session."""
+    return ledger.session("s1", scope=HERE, agent="lyria")
+
+
+@pytest.fixture
+def book() -> Iterator[Ledger]:
+    """Return an empty ledger in memory, where the database does not matter."""
+    with treering.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a ledger in a file can be made."""
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def here(path: Path) -> Iterator[Ledger]:
+    """Return a ledger in a file, where the database does not matter."""
+    with treering.open(path) as ledger:
+        yield ledger
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-import treering
 from capture.intake_logs import (
     EVERYWHERE,
     VOYAGES,
@@ -35,18 +34,11 @@ from treering.app import import_logs
 from treering.formats.records import read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from treering import Ledger
     from treering.model.intakes import ImportReceipt
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return a ledger in a file, where the database does not matter."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 def take(ledger: Ledger, *paths: Path, **options: Any) -> ImportReceipt:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import treering
 from capture.intake_logs import (
     EVERYWHERE,
     check_sums,
@@ -35,7 +34,7 @@ from formats.logs.claude_code import OTHER_SESSION, SESSION
 from treering.app import import_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from capture.test_intake_sessions import Pair
@@ -45,13 +44,6 @@ if TYPE_CHECKING:
 GRANDCHILD = "0199aaaa-0000-7000-8000-00000000cafe"
 STATING = [claude_named_anew, codex_pair, pi_branched, pi_pair]
 """Pairs of which the child says which session it continues from."""
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return a ledger in a file, where the database does not matter."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 @pytest.mark.parametrize("pair", STATING)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-import treering
 from capture.intake_logs import (
     EVERYWHERE,
     VOYAGES,
@@ -29,8 +28,6 @@ from formats.logs.claude_code import SESSION, Log, call
 from treering.app import import_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering import Ledger
     from treering.model.intakes import ImportReceipt
 
@@ -40,13 +37,6 @@ PEAK_BYTES_MAX: Final = 150_000_000
 OBEDIENT: Final = (
     ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 )
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return a ledger in a file, where the database does not matter."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 def take(ledger: Ledger, *paths: Path) -> ImportReceipt:

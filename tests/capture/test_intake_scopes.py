@@ -16,17 +16,9 @@ from treering.app import import_logs
 from treering.capture.projects import scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from treering import Ledger
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return a ledger in a file, where the database does not matter."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 @pytest.fixture

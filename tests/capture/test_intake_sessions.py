@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import treering
 from capture.intake_logs import (
     EVERYWHERE,
     add,
@@ -24,19 +23,12 @@ from formats.logs.claude_code import OTHER_SESSION, SESSION, Log, call, used, uu
 from treering.app import import_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from treering import Ledger
 
 CHILD = "0199aaaa-0000-7000-8000-00000000beef"
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return a ledger in a file, where the database does not matter."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 def take(ledger: Ledger, *paths: Path) -> None:

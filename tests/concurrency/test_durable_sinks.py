@@ -20,21 +20,11 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from postgres_server import Places
     from treering import Ledger
     from treering.model.carried import SafeEvent
 
 KILLS = rounds(3)
 DURABLE = Delivery(durable=True, on_error="retry")
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that processes can share, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 class Scribe:

@@ -23,19 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-    from postgres_server import Places
     from treering.ledger.ports import EventStore
 
 RIVALS = 5
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that processes can share, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 @pytest.fixture
@@ -262,11 +252,6 @@ def told_by_another(location: str, owner: str, name: str) -> tuple[bool, bool]:
 
 
 # The file of leases.
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
 
 
 @pytest.fixture

@@ -71,11 +71,6 @@ LOOKS: Final = [look_with_sqlite3, look_with_duckdb, look_at_bytes, look_with_pr
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
     with open_ledger(path) as ledger:
         yield ledger

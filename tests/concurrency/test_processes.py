@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 ROUNDS = 12
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 def test_threads_of_several_processes_share_one_order(path: Path) -> None:
     processes, threads, count = 3, 2, 60
     with colleagues(processes, write_in_threads, path, threads, count) as writers:

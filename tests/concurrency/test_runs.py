@@ -13,7 +13,6 @@ from concurrency.run_works import Author, call_in_steps, hold_run
 from run_records import ends, kinds, results, runs
 
 if TYPE_CHECKING:
-    from postgres_server import Places
     from treering import Ledger, Session
 
 STEPS = ("about to run", "is running", "has run", "has its result")
@@ -23,15 +22,6 @@ CRASHED = {
     "reason": "crashed",
 }  # fmt: skip
 PAID = {"call_id": "c1", "tool": "pay", "status": "ok"}
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that several processes can share, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 def in_step(author: Author, step: str) -> None:

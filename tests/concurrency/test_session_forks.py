@@ -21,22 +21,12 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from postgres_server import Places
     from treering import Ledger, Session
 
 FORKS = 12
 UNDONE = 10
 TURNED = {"session.undone", "session.redone"}
 TURNS = 15
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that several processes can share, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 def session_of(ledger: Ledger, name: str = "s1") -> Session:

@@ -337,12 +337,6 @@ def test_a_run_that_ends_while_a_window_is_read_does_not_count_yet() -> None:
 # Through a session.
 
 
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    """Return a fresh session."""
-    return ledger.session("s1", scope=HERE, agent="lyria")
-
-
 def take_turn(session: Session, question: str, answer: str = "Yes.", **asked: Any) -> Context:
     with session.turn() as turn:
         turn.user(question)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from builders import HERE
 from context.histories import Listed, event, in_order
 from context.legality import check_legal
 from context.provider_types import check_types
@@ -20,7 +19,7 @@ from treering.ledger.windows import read_window
 from treering.model.messages import Media
 
 if TYPE_CHECKING:
-    from treering import Context, Ledger, Session
+    from treering import Context, Session
     from treering.context.dialects import Dialect
 
 
@@ -84,11 +83,6 @@ SHOWN: Final[dict[str, Any]] = {
     "openai-responses": {**SHAPES["openai responses"], "detail": "auto"},
     "gemini": {"inline_data": {"mime_type": "image/png", "data": png()}},
 }
-
-
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    return ledger.session("s1", scope=HERE, agent="lyria")
 
 
 def asked(session: Session, dialect: str, **given: Any) -> Context:

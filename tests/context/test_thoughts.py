@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from builders import HERE
 from capture.intake_logs import EVERYWHERE, session_in, write
 from context.legality import check_legal
 from context.provider_types import check_types
@@ -36,11 +35,6 @@ BLOCKS: Final[dict[str, dict[str, Any]]] = {
         "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEAL,
     },
 }  # fmt: skip
-
-
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    return ledger.session("s1", scope=HERE, agent="lyria")
 
 
 def loop(session: Session, dialect: str, *, words: str = "", model: str | None = None) -> None:

@@ -18,23 +18,11 @@ from treering.model.scopes import Scope
 from treering.storage.encoding import PAGE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from postgres_server import Places
     from treering import Ledger
     from treering.ledger.records import ForkPoint, SessionRecord
 
 OURS, THEIRS = Scope(HERE), Scope(ELSEWHERE)
 SAID = ("conversation.user",)
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that several can open, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 def record_of(ledger: Ledger, session_id: str) -> SessionRecord:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from postgres_server import Places
     from treering import Ledger
     from treering.ledger.ports import EventStore
 
@@ -33,15 +32,6 @@ ANOTHER_MACHINE = "0123456789ab"
 @pytest.fixture
 def store(ledger: Ledger) -> EventStore:
     return store_of(ledger)
-
-
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a ledger is that several stores can share, on each database in turn."""
-    if request.param == "file":
-        return str(tmp_path / "shared.db")
-    places: Places = request.getfixturevalue("postgres")
-    return places.fresh()
 
 
 @pytest.fixture

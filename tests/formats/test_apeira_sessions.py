@@ -22,11 +22,6 @@ DEEP: Any = json.loads("[" * 100 + "]" * 100)
 """Deeper than a payload of the ledger may be."""
 
 
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    return ledger.session("s1", scope=HERE, agent="lyria")
-
-
 def said(text: str, role: str = "user") -> dict[str, Any]:
     return {"content": text, "role": role, "type": "message"}
 

@@ -21,12 +21,6 @@ SHOWN: tuple[Boundary, ...] = ("checkpoint", "interrupt", "overflow")
 UNSEEN: tuple[Boundary, ...] = ("intent", "segment")
 
 
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    """Return a fresh session."""
-    return ledger.session("s1", scope=HERE, agent="lyria")
-
-
 def take_turn(session: Session, name: str) -> None:
     with session.turn() as turn:
         turn.user(f"{name}?")

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from treering.sinks import Envelope, SafeEvent
 
 
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    """Return a fresh session."""
-    return ledger.session("s1", scope=HERE, agent="lyria")
-
-
 def take_turns(session: Session, first: int, last: int) -> None:
     """Record turns of two messages each."""
     for number in range(first, last + 1):

@@ -14,18 +14,11 @@ from treering.memory.recall_result import Weights, quoted
 from treering.rules.claim_relations import relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from treering.memory.memory import Memory
 
 ANYTHING = Weights(threshold=0.0)
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import treering
 from builders import HERE
 from treering import Ledger, NewEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering.memory.memory import Memory
 
 _CALLS = count()
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from treering.memory.fact_columns import FactColumns
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from treering import Event
@@ -44,12 +44,6 @@ class Renamed(StaticEmbedder):
 @pytest.fixture(scope="module")
 def embedder() -> StaticEmbedder:
     return StaticEmbedder()
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as opened:
-        yield opened
 
 
 def texts(event: Event) -> list[str]:

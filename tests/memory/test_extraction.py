@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-import treering
 from builders import HERE, NOON, run_of, said
 from treering import InvalidInput, Ledger, NotFound, Session
 from treering.memory.conversations import PART_CHARACTERS_MAX
@@ -16,19 +15,13 @@ from treering.memory.records import MEMORY_SESSION
 from treering.rules.fact_extraction import Candidate, Utterance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from treering import Event
     from treering.memory.memory import Memory
     from treering.model.memories import ExtractReceipt
 
 EARLIER_MONTH_MS: Final = 40 * 86_400_000
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -26,12 +26,6 @@ def any_memory(request: pytest.FixtureRequest) -> Iterator[Memory]:
 
 
 @pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
 def memory(book: Ledger) -> Memory:
     return book.memory(HERE)
 

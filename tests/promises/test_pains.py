@@ -24,12 +24,6 @@ WINDOW: Final = 8_000
 """The window of a small model."""
 
 
-@pytest.fixture
-def session(ledger: Ledger) -> Session:
-    """Return a fresh session."""
-    return ledger.session("s1", scope=HERE, agent="lyria")
-
-
 def asked(call_id: str, tool: str = "look", **fields: Any) -> NewEvent:
     return called(tool, payload={"call_id": call_id, "name": tool, "input": {}}, **fields)
 

@@ -26,7 +26,6 @@ from surfaces.command_line import CommandLine
 from treering.app import import_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from treering import Ledger
@@ -39,13 +38,6 @@ def cli(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> CommandLine:
     return CommandLine(tmp_path / "ledger.db", capsys, monkeypatch)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Ledger]:
-    """Return the ledger of the command line."""
-    with treering.open(tmp_path / "ledger.db") as ledger:
-        yield ledger
 
 
 # 2: the agent deletes its own logs after some weeks, and nobody was told.

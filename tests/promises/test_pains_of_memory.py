@@ -34,11 +34,6 @@ with treering.open(sys.argv[1]) as ledger:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
 def book(path: Path) -> Iterator[Ledger]:
     with treering.open(path) as ledger:
         yield ledger

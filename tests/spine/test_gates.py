@@ -11,8 +11,6 @@ from listeners import SCOPE, SOON, Listener
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering import Ledger
     from treering.spine.runs import Run
 
@@ -60,12 +58,6 @@ class Warden(Listener):
     def asked_of(self, name: str) -> list[tuple[Any, ...]]:
         """Return the questions of one sort."""
         return [question[1:] for question in self.asked if question[0] == name]
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as ledger:
-        yield ledger
 
 
 def turn_with(book: Ledger, *gates: Warden) -> Run:

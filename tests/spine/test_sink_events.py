@@ -17,18 +17,10 @@ from treering.model.parts import PARTS
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering import Ledger
 
 CANARY = "canary-7f3a"
 DURABLE = Delivery(durable=True, on_error="retry")
-
-
-@pytest.fixture
-def book() -> Iterator[Ledger]:
-    with treering.open(":memory:") as ledger:
-        yield ledger
 
 
 KEPT = sorted(name for name, kind in KINDS.items() if kind.durable and name not in ERASURE_KINDS)

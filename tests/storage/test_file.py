@@ -38,11 +38,6 @@ SEED_COLUMNS = [
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 def snapshot(path: Path) -> dict[str, bytes]:
     # From another process: opening the file here and closing it again would drop SQLite's locks.
     code = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"

@@ -35,11 +35,6 @@ def _small_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "LAG_EVENTS_MAX", LAG)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 def store_of(ledger: Ledger) -> SqliteStore:
     return ledger._store  # type: ignore[return-value]
 

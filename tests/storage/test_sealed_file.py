@@ -31,11 +31,6 @@ GOLDEN: Final = Path(__file__).parent.parent / "golden" / "ledger_v1.db"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
 def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 

@@ -32,11 +32,6 @@ KEY = b"key"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
 def plan(path: Path) -> Callable[[str, Any], str]:
     treering.open(path).close()
     connection = connect(str(path))
