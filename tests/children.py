@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import subprocess
+import sys
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,22 @@ class Child(subprocess.Popen[Any]):
             if pipe:
                 with suppress(OSError):
                     pipe.close()
+
+
+def run_python(
+    program: str, *arguments: object, status: int | None = 0, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in an interpreter of its own; it ends in time, with ``status`` if given."""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        **options,
+    )
+    assert status in {None, ended.returncode}, ended.stderr
+    return ended
 
 
 def started() -> frozenset[int]:

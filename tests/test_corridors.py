@@ -6,12 +6,12 @@ A number here may fall. Where it has to rise, say in the commit what the new cal
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import treering
+from children import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,9 +74,7 @@ def test_runs_and_the_memory_load_without_the_ledger() -> None:
         "print([name for name in sys.modules if name.startswith('treering.ledger')])"
     )
 
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    loaded = run_python(program)
 
     assert loaded.stdout.strip() == "[]"
 
@@ -88,9 +86,7 @@ def test_opening_a_ledger_loads_only_what_records_and_reads() -> None:
         "print(*sys.modules.keys() & {'asyncio', 'http', 'starlette', 'uvicorn'}, file=sys.stderr)"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python(program)
 
     loaded = set(done.stdout.split())
     assert done.stderr.strip() == ""

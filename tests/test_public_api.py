@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import treering
+from children import run_python
 from treering import Ledger, Memory, Run, Session, ToolCall, TreeringError
 from treering.errors import Disabled
 from treering.ledger.admin import LedgerAdmin
@@ -158,8 +157,6 @@ def test_importing_the_package_opens_no_database_and_loads_no_terminal() -> None
     heavy = "{'apsw', 'asyncio', 'click', 'http', 'numpy', 'rich', 'starlette', 'uvicorn'}"
     script = f"import sys, treering; print(sorted({heavy} & sys.modules.keys()))"
 
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_python(script)
 
     assert done.stdout.strip() == "[]"

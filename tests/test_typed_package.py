@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.resources import files
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 import treering
+from children import run_python
 from effort import PATIENCE_S
 from treering import errors, sinks
 from treering.errors import Conflict, InvalidInput, OutcomeUnknown, TreeringError
@@ -53,13 +52,7 @@ def test_the_public_names_are_listed_before_they_are_imported(module: object) ->
     name = getattr(module, "__name__", "")
     script = f"import sys, {name}; print(*dir({name})); print('apsw' in sys.modules)"
 
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
+    done = run_python(script)
 
     names, loaded = done.stdout.splitlines()
     assert set(getattr(module, "__all__", ())) <= set(names.split())
@@ -132,6 +125,6 @@ def test_without_its_framework_an_adapter_says_what_to_install(
         "except Unsupported as error: print(error.hint)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = run_python(code)
 
     assert done.stdout.strip() == f"pip install 'treering[{adapter.replace('_', '-')}]'"

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +24,7 @@ from agents import (
 from pydantic import BaseModel
 
 from adapters.scripted_model import Answer, Call, ScriptedModel
+from children import run_python
 from treering.adapters.openai_agents import TreeringHooks, record
 from treering.errors import RunInterrupted, ToolDenied
 
@@ -528,4 +527,4 @@ def test_hooks_serve_a_runner_that_is_called_without_async(
 def test_import_treering_imports_no_framework() -> None:
     code = "import treering, treering.adapters, sys; sys.exit('agents' in sys.modules)"
 
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    run_python(code)

@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +24,7 @@ from capture.intake_logs import (
     told_by,
     write,
 )
-from effort import PATIENCE_S
+from children import run_python
 from formats.logs import codex, gemini, pi
 from formats.logs.claude_code import SESSION, Log, used
 from formats.logs.strangers import walrus
@@ -241,13 +239,7 @@ def test_who_finds_nothing_new_does_not_load_the_rules_of_the_guard(
         "print(found.files_unchanged, 'treering.capture.secrets' in sys.modules)\n"
     )
 
-    shown = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
+    shown = run_python(script)
 
     assert shown.stdout.split() == ["1", "False"]
 

@@ -22,6 +22,7 @@ from capture.intake_logs import (
     session_in,
     write,
 )
+from children import run_python
 from effort import PATIENCE_S
 from formats.logs import codex, pi
 from formats.logs.claude_code import SESSION, Log, call
@@ -284,10 +285,7 @@ def test_memory_does_not_grow_with_a_log(tmp_path: Path) -> None:
                 named = text.replace("11111111", f"{number:08x}")
                 file.write(named.replace("msg_1", f"msg_{number}") + "\n")
 
-    done = subprocess.run(
-        [sys.executable, "-c", _TAKE, str(tmp_path / "l.db"), str(path)],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=True,
-    )  # fmt: skip
+    done = run_python(_TAKE, tmp_path / "l.db", path)
 
     told = json.loads(done.stdout)
     assert (told["imported"], told["errors"]) == (2 * count, 0)

@@ -6,12 +6,12 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from surfaces.processes import patient_hook
 from treering import hook
@@ -279,10 +279,9 @@ def test_a_drain_that_was_killed_is_done_again(spool: Path, transcript: Path, ta
         "drain(Path(sys.argv[1]), take=lambda _: os._exit(9), note=print, guard=guard)"
     )
 
-    done = subprocess.run([sys.executable, "-c", program, str(spool)], check=False)
+    run_python(program, spool, status=9)
     receipt = taken.drain(spool)
 
-    assert done.returncode == 9
     assert (receipt.lines, taken.paths) == (1, [transcript])
     assert files(spool) == ["drain.lock"]
 

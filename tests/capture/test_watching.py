@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from treering.capture.hooks.watching import Round, Watch, only_watcher
 from treering.errors import Busy, InvalidInput, ReadOnly, StorageFull
@@ -336,9 +335,8 @@ def test_a_watcher_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
         "with only_watcher(sys.argv[1]): os._exit(9)"
     )
 
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "ledger.db")], check=False)
+    run_python(program, tmp_path / "ledger.db", status=9)
 
-    assert done.returncode == 9
     with only_watcher(str(tmp_path / "ledger.db")):
         pass
 

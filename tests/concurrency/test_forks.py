@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -15,6 +13,7 @@ import pytest
 
 from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
+from children import run_python
 from concurrency.processes import Colleague, check_order, ended_well, in_child, write_in_threads
 from effort import PATIENCE_S
 from treering.model.scopes import Scope
@@ -172,7 +171,7 @@ if child:
     ledger.append([event("after")])
     ledger.close()
 """
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=PATIENCE_S)
+    run_python(script, path)
 
     with open_ledger(path) as ledger:
         assert check_order(ledger) == 4

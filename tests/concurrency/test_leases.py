@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from children import run_python
 from concurrency.processes import Colleague, colleagues, ended_well, in_child
 from ports import store_of
 from postgres_writers import until
@@ -359,9 +359,7 @@ ENDED = "import sys, treering; print(treering.open(sys.argv[1])._store.leases.ow
 
 
 def test_a_process_that_ended_without_closing_is_gone(location: str, store: EventStore) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED, location], check=True, capture_output=True, text=True
-    )
+    done = run_python(ENDED, location)
 
     assert store.leases.is_gone(done.stdout.strip(), 0)
 

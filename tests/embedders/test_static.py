@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
 import numpy as np
 import pytest
 
+from children import run_python
 from treering.embedders.static import TABLE, TABLE_DIGEST, StaticEmbedder, table_of
 from treering.errors import Corrupt
 
@@ -90,6 +89,6 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         "import sys, treering.embedders as c; c.find_embedder(None); c.find_embedder("
         "'minilm'); print([one for one in ('numpy', 'onnxruntime') if one in sys.modules])"
     )
-    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+    answer = run_python(asked)
 
-    assert answer.stdout.strip() == b"[]"
+    assert answer.stdout.strip() == "[]"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import treering
 from builders import HERE
+from children import run_python
 from effort import LONG, PATIENCE_S
 from mcp_server.recorded import INITIALIZE, PROGRAM, environment, make, request, start
 
@@ -104,15 +104,7 @@ def test_what_is_printed_by_mistake_does_not_get_between_the_answers(tmp_path: P
         request(2, "tools/call", name="sessions", arguments={}),
     ]
 
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path),
-        input="".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    done = run_python(program, env=environment(tmp_path), input="".join(lines))
 
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
     assert done.stderr.count("noise") == 3
@@ -197,15 +189,7 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path) -> None:
         "from treering.surfaces.cli.main import main; sys.exit(main(['mcp', '--scope', 'a']))"
     )
 
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    result = run_python(program, status=None, env=environment(tmp_path), stdin=subprocess.DEVNULL)
 
     assert (result.returncode, result.stdout) == (1, "")
     assert "pip install 'treering[mcp]'" in result.stderr
@@ -219,13 +203,6 @@ def test_no_other_command_loads_the_protocol(tmp_path: Path) -> None:
         " {'mcp', 'mcp_types', 'pydantic', 'starlette', 'anyio'}])"
     )
 
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    ).stdout
+    output = run_python(program, env=environment(tmp_path)).stdout
 
     assert output.splitlines()[-1] == "[]"

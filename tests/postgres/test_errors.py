@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
-import sys
 import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +13,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from effort import PATIENCE_S
+from children import run_python
 from ports import store_of
 from postgres_places import Place
 from postgres_server import laid_out
@@ -370,13 +368,7 @@ def test_why_no_connection_can_be_had_is_raised_and_not_printed(
 ) -> None:
     role = place.role(HERE)
 
-    done = subprocess.run(
-        [sys.executable, "-c", UNHEARD, place.url_of(role), server.url(), role],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_python(UNHEARD, place.url_of(role), server.url(), role, status=None)
 
     assert (done.stdout, done.stderr) == ("not_permitted\n", "")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from contextlib import closing
 from itertools import chain
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from postgres_server import Places, Server, laid_out
 
@@ -122,15 +121,8 @@ def test_closing_leaves_nothing_behind() -> None:
 
 
 def test_a_killed_maker_leaves_nothing_behind() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_MAKER],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(KILLED_MAKER, status=-signal.SIGKILL, cwd=Path(__file__).parents[1])
 
-    assert done.returncode == -signal.SIGKILL, done.stderr
     folder, port = done.stdout.split()
     deadline = time.monotonic() + PATIENCE_S
     while Path(folder).exists() and time.monotonic() < deadline:

@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -23,6 +21,7 @@ import pytest
 from psycopg.errors import CheckViolation
 
 from builders import HERE, said
+from children import run_python
 from concurrency.processes import check_order, colleagues, in_child
 from effort import PATIENCE_S, rounds
 from postgres_writers import (
@@ -412,7 +411,7 @@ if child:
     ledger.append([event("after")])
     ledger.close()
 """
-    subprocess.run([sys.executable, "-c", script, url], check=True, timeout=PATIENCE_S)
+    run_python(script, url)
 
     with open_ledger(url) as ledger:
         assert check_order(ledger) == 12

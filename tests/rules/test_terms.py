@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from children import run_python
 from effort import rounds
 from treering.rules.terms import STOP_WORDS, term_ids, terms
 
@@ -61,9 +59,7 @@ def test_each_term_of_any_text_has_one_number(text: str) -> None:
 
 def test_every_process_makes_the_same_numbers() -> None:
     asked = "from treering.rules.terms import term_ids; print(*term_ids('rings of a tree'))"
-    answer = subprocess.run(
-        [sys.executable, "-c", asked], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True
-    )
+    answer = run_python(asked, env={"PYTHONHASHSEED": "7"})
 
     assert [int(one) for one in answer.stdout.split()] == list(term_ids("rings of a tree"))
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from children import run_python
 from treering.sinks.hooks import SPECIFICATION, Hooks, hookimpl
 
 if TYPE_CHECKING:
@@ -66,12 +65,7 @@ def install(place: Path, package: str, modules: dict[str, str]) -> None:
 
 def load(place: Path) -> tuple[list[str], dict[str, Any], str]:
     """Run PROGRAM with ``place`` on its path; return what it printed, its account and its log."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(place)!r})\n{PROGRAM}"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(f"import sys; sys.path.insert(0, {str(place)!r})\n{PROGRAM}")
     *printed, account = done.stdout.splitlines()
     return printed, json.loads(account), done.stderr
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import treering
 from builders import HERE
+from children import run_python
 from sinks.carried_events import called, lines, private, returned, safe
 from treering import InvalidInput
 from treering.capture.secrets import SecretGuard
@@ -387,9 +386,7 @@ os.kill(os.getpid(), 9)
 
 def test_a_durable_trace_of_a_run_that_was_killed_says_how_it_was_closed(tmp_path: Path) -> None:
     """Promise 8: "what a crash leaves open is found at the next start and closed"."""
-    done = subprocess.run(
-        [sys.executable, "-c", CRASHING, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = run_python(CRASHING, tmp_path, status=None)
     folder = tmp_path / "traces" / done.stdout.strip()
     left = about(folder)["complete"]
 

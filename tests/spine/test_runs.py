@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from children import run_python
 from concurrency.processes import ended_well, in_child
 from effort import PATIENCE_S
 from ports import store_of
@@ -511,7 +510,7 @@ def test_a_process_that_ends_interrupts_its_runs(location: str) -> None:
         "run.start()\n"
         "run.tools.started('sleep')\n"
     )
-    subprocess.run([sys.executable, "-c", script, location], check=True)
+    run_python(script, location)
 
     with treering.open(location, mode="ro") as ledger:
         session = ledger.session("s1", scope=HERE, agent="lyria")

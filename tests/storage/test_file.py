@@ -21,6 +21,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, called, said
+from children import run_python
 from effort import PATIENCE_S
 from ports import store_of
 from treering.model.events import Event, Header
@@ -238,7 +239,7 @@ def test_read_only_reads_what_a_crash_left_in_the_log(path: Path) -> None:
         " agent_id='a', summary=str(n)) for n in range(20)])\n"
         "os._exit(9)\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    run_python(code, path, status=9)
     before = snapshot(path)
     assert len(before["ledger.db-wal"]) > 0
 
@@ -285,14 +286,14 @@ def test_a_read_only_reader_that_is_killed_leaves_nothing_behind(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
 
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED_READER, str(path), moment],
-        check=False,
+    run_python(
+        KILLED_READER,
+        path,
+        moment,
+        status=-signal.SIGKILL,
         env=os.environ | {"TMPDIR": str(temporary)},
-        timeout=PATIENCE_S,
     )
 
-    assert killed.returncode == -signal.SIGKILL
     assert list(temporary.iterdir()) == []
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
+from children import run_python
 from treering.surfaces.cli.commands import Invocation, LazyGroup, reporting
 from treering.surfaces.cli.main import root
 from treering.version import __version__
@@ -90,7 +89,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         "sys.exit('treering.surfaces.cli.imports' in loaded)"
     )
 
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+    run_python(program)
 
 
 def test_help_fits_eighty_columns(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ import os
 import shlex
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from types import SimpleNamespace
@@ -22,6 +20,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from capture.intake_logs import add, lines
+from children import run_python
 from formats.logs import codex, gemini
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
@@ -229,7 +228,7 @@ def test_a_run_of_a_process_that_is_gone_is_closed_and_told(cli: CommandLine, ho
         "turn.__enter__().user('hello')\n"
         "os._exit(0)\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(cli.database)], check=True)
+    run_python(program, cli.database)
 
     first, second = (found(cli("doctor", "--json", *IN)) for _ in range(2))
 

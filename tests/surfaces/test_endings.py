@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from surfaces.processes import QUOTED, in_shell, recorded, start
 
@@ -249,9 +250,7 @@ def test_no_alarm_is_set_any_more_when_the_interpreter_ends() -> None:
         "os.kill(os.getpid(), signal.SIGTERM)"
     )
 
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    ended = run_python(program, status=None)
 
     assert "stopped by SIGTERM" in ended.stderr
     assert ended.stdout == "(0.0, 0.0)\n"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 import treering
 from builders import DAY, HERE
-from effort import PATIENCE_S
+from children import run_python
 from surfaces.remembered import MARCH, MOVED
 from surfaces.talks import IN, NEIGHBOUR, TOKEN
 
@@ -418,13 +416,7 @@ def test_help_and_version_wait_for_no_numbers() -> None:
         "    assert main(words) == 0\n"
         "print([name for name in ('numpy', 'apsw') if name in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
+    done = run_python(script)
 
     assert done.stdout.splitlines()[-1] == "[]"
 

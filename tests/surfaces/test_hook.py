@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from surfaces.processes import UNPRIVILEGED, patient_hook
 
@@ -283,9 +284,7 @@ def test_it_loads_nothing_but_the_standard_library_and_little_of_that() -> None:
         "print(*sorted(set(sys.modules) - before))"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python(program)
 
     loaded = set(done.stdout.split())
     assert {name for name in loaded if name.startswith("treering")} == {
@@ -316,6 +315,6 @@ def test_time_that_masking_did_not_need_is_left_for_writing() -> None:
         "print(signal.getitimer(signal.ITIMER_REAL)[0] > 300)"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    done = run_python(program)
 
-    assert done.stdout == b"True\n"
+    assert done.stdout == "True\n"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from children import run_python
 from effort import PATIENCE_S
 from surfaces.processes import recorded
 from treering.version import __version__
@@ -72,14 +73,7 @@ def modules_loaded(environment: dict[str, str], *arguments: str) -> set[str]:
         "from treering.__main__ import main\n"
         "main()\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    finished = run_python(script, *arguments, env=environment)
     return set(finished.stderr.split())
 
 
