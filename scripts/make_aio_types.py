@@ -177,12 +177,7 @@ class Stub:
         lines = [HEAD, *imports, *self.lines, ""]
         command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
         done = subprocess.run(
-            command,
-            input="\n".join(lines),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
+            command, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60
         )
         return done.stdout
 

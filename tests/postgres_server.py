@@ -442,9 +442,7 @@ def _runnable(installed: Path, folder: Path) -> Path:
     package = installed.parent
     copied = folder / "installed"
     shutil.copytree(
-        installed,
-        copied / package.name / installed.name,
-        ignore=shutil.ignore_patterns("include"),
+        installed, copied / package.name / installed.name, ignore=shutil.ignore_patterns("include")
     )
     # The programs find their libraries by a path relative to their own.
     libraries = package.with_name(f"{package.name}.libs")

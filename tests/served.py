@@ -291,12 +291,7 @@ class ThreadServer:
 
 
 async def follow(
-    port: int,
-    token: str,
-    path: str,
-    *,
-    last_event_id: str | None = None,
-    pause_s: float = 0.0,
+    port: int, token: str, path: str, *, last_event_id: str | None = None, pause_s: float = 0.0
 ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """Give cursor and event of each message of a stream, until it ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)

@@ -125,9 +125,7 @@ def _is_mentioned(subject: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "error",
-    sorted(set(errors()) - NOT_FOR_CALLERS, key=str),
-    ids=lambda error: error.code,
+    "error", sorted(set(errors()) - NOT_FOR_CALLERS, key=str), ids=lambda error: error.code
 )
 def test_every_error_is_public_and_has_its_row(error: type[TreeringError]) -> None:
     assert getattr(treering.errors, error.__name__) is error

@@ -16,21 +16,9 @@ if TYPE_CHECKING:
 ANCHOR: Final = FOLDER / "friday.anchor"
 _ANSWER: Final = "WHERE summary LIKE 'Done:%'"
 CHANGES: Final = (
-    (
-        "content",
-        "an answer is reworded",
-        f"UPDATE events SET summary = 'All well' {_ANSWER}",
-    ),
-    (
-        "link",
-        "it is moved back an hour",
-        f"UPDATE events SET ts_ms = ts_ms - 36e5 {_ANSWER}",
-    ),
-    (
-        "missing",
-        "the failure is removed",
-        "DELETE FROM events WHERE summary LIKE 'run f%'",
-    ),
+    ("content", "an answer is reworded", f"UPDATE events SET summary = 'All well' {_ANSWER}"),
+    ("link", "it is moved back an hour", f"UPDATE events SET ts_ms = ts_ms - 36e5 {_ANSWER}"),
+    ("missing", "the failure is removed", "DELETE FROM events WHERE summary LIKE 'run f%'"),
 )
 """The fault that is found, what was done, and how."""
 

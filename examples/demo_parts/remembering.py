@@ -73,8 +73,7 @@ def recall(ledger: Ledger, memory: Memory) -> None:
     with session.turn() as turn:
         turn.user("Which city am I in, and what should I drink?")
         shown = turn.context(
-            max_tokens=2_000,
-            contributors=[memory.contributor(user="mina", session_id="later")],
+            max_tokens=2_000, contributors=[memory.contributor(user="mina", session_id="later")]
         )
         turn.assistant("In Porto: green tea.")
     block = next(str(one["content"]) for one in shown.messages if "<memory>" in str(one["content"]))

@@ -276,8 +276,7 @@ def _path(location: str | os.PathLike[str]) -> str:
     looks_like_server = scheme in {"postgres", "postgresql"} or _CONNINFO.match(path)
     if looks_like_server and not is_server(location):
         raise InvalidInput(
-            "a server location must be a URL, as text",
-            hint="write postgresql://user@host/database",
+            "a server location must be a URL, as text", hint="write postgresql://user@host/database"
         )
     if not is_server(path) and not _is_http(path) and ("://" in path or path.startswith("file:")):
         raise InvalidInput(

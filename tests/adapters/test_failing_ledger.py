@@ -208,9 +208,7 @@ ADAPTERS = {
         conversation,
     ),
     "agent framework": Adapter(
-        lambda ledger, **named: TreeringHistoryProvider(ledger, scope=SCOPE, **named),
-        save,
-        history,
+        lambda ledger, **named: TreeringHistoryProvider(ledger, scope=SCOPE, **named), save, history
     ),
     "langchain": Adapter(
         lambda ledger, **named: TreeringChatMessageHistory(ledger, "s", scope=SCOPE, **named),

@@ -362,10 +362,7 @@ def test_a_strict_saver_raises_and_leaves_the_checkpoint_before(
     assert found is not None
     assert found.checkpoint["channel_values"]["messages"] == items
     assert len(put_many(saver, 2)) == 2
-    with (
-        treering.open(":memory:", guard="reject") as strict,
-        pytest.raises(SensitiveContent),
-    ):
+    with treering.open(":memory:", guard="reject") as strict, pytest.raises(SensitiveContent):
         put_many(TreeringSaver(strict, scope=SCOPE, strict=True), 1)
 
 

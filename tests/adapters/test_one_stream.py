@@ -51,10 +51,7 @@ def through_pi(spine: Spine, session: Session) -> None:
 
 
 async def through_the_sdk(spine: Spine, session: Session, *, streamed: bool) -> None:
-    script = ScriptedModel(
-        Answer(FIRST, (WEATHER, TIDE), 20, 9),
-        Answer(LAST, (), 50, 8),
-    )
+    script = ScriptedModel(Answer(FIRST, (WEATHER, TIDE), 20, 9), Answer(LAST, (), 50, 8))
     async with record(spine, session, provider="scripted") as hooks:
         agent = Agent(name="guide", model=script, tools=[weather(), tide(hooks)])
         if streamed:

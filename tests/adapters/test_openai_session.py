@@ -192,9 +192,7 @@ def test_a_compacted_session_is_the_same_and_says_nothing_twice(ledger: Ledger) 
     assert kinds(ledger) == ["session.opened", "conversation.user", "conversation.assistant"]
 
 
-def test_a_write_that_has_begun_is_completed_although_its_task_is_cancelled(
-    ledger: Ledger,
-) -> None:
+def test_a_write_that_has_begun_is_completed_although_its_task_is_cancelled(ledger: Ledger) -> None:
     session = TreeringSession(ledger, "s1", scope=SCOPE, strict=True)
 
     async def main() -> None:

@@ -89,10 +89,7 @@ def said(sessions: dict[str, list[tuple[Any, ...]]]) -> list[str]:
 
 @pytest.mark.parametrize("batch", [3, 1_000])
 def test_an_import_that_was_interrupted_is_completed_by_the_next(
-    logs: Path,
-    locations: Iterator[str],
-    batch: int,
-    monkeypatch: pytest.MonkeyPatch,
+    logs: Path, locations: Iterator[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_buffer, "BATCH_EVENTS", batch)
     steps = Steps()

@@ -199,12 +199,7 @@ def test_a_setting_that_switches_all_hooks_off_is_told_of(
 @pytest.mark.parametrize("agent", ["gemini", "openclaw"])
 def test_an_agent_that_tells_of_no_decisions_is_said_so(home: Home, agent: str) -> None:
     plan = plan_install(
-        agent,
-        program=PROGRAM,
-        spool=home.path,
-        home=home.path,
-        environment={},
-        decisions=True,
+        agent, program=PROGRAM, spool=home.path, home=home.path, environment={}, decisions=True
     )
 
     assert "no hook for permissions" in plan.remarks[0]

@@ -62,10 +62,7 @@ def test_openclaw_mems_own_database_keeps_its_names_and_its_redactions(
     }
     assert kept == {
         "one-scope": [("sess-9", "lyria", "a", False)],
-        "other-scope": [
-            ("sess-9", "marcus", "b", False),
-            ("sess-9", "lyria", "[REDACTED]", True),
-        ],
+        "other-scope": [("sess-9", "marcus", "b", False), ("sess-9", "lyria", "[REDACTED]", True)],
     }
     assert again.events == 0
     assert ledger.admin.verify().intact

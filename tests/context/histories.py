@@ -294,10 +294,7 @@ STATED: Final[dict[str, tuple[int, Strategies]]] = {
     "boundary.segment": (1, (marks, any_refs)),
     "goal.added": (1, (odd_payloads, any_refs)),
     "context.compacted": (3, (compactions, any_refs)),
-    "context.assembled": (
-        1,
-        (odd_payloads, st.fixed_dictionaries({"estimated_tokens": counts})),
-    ),
+    "context.assembled": (1, (odd_payloads, st.fixed_dictionaries({"estimated_tokens": counts}))),
     "usage.reported": (
         1,
         (odd_payloads, st.fixed_dictionaries({"input_tokens": counts, "model": st.just("m")})),

@@ -216,10 +216,7 @@ def test_what_is_no_message_is_refused(given: Any) -> None:
 def test_a_contribution_keeps_its_roles() -> None:
     found = contribution("tides", [{"content": "one"}, {"role": "assistant", "content": "two"}])
 
-    assert found.messages == (
-        UserMessage(text="one", seq=0),
-        AssistantMessage(text="two", seq=0),
-    )
+    assert found.messages == (UserMessage(text="one", seq=0), AssistantMessage(text="two", seq=0))
 
 
 # The window.

@@ -72,12 +72,7 @@ def test_responses_are_items_with_instructions_beside_them() -> None:
         "input": [
             {"type": "message", "role": "user", "content": "what is here?"},
             {"type": "message", "role": "assistant", "content": "I look."},
-            {
-                "type": "function_call",
-                "call_id": "c1",
-                "name": "look",
-                "arguments": '{"path":"."}',
-            },
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"path":"."}'},
             {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c1", "output": "a.txt"},
             {"type": "function_call_output", "call_id": "c2", "output": "(no output)"},

@@ -258,11 +258,7 @@ def test_a_result_without_an_id_is_not_given_to_a_later_call_of_another_tool() -
     messages, repairs = paired(result("", "rain", "look"), call("", "write"))
 
     assert answers(messages[0])[0][1:] == ("write", "nothing came of write")
-    assert repairs == [
-        ("missing_call_id", "e2"),
-        ("orphan_result", "e1"),
-        ("missing_result", "e2"),
-    ]
+    assert repairs == [("missing_call_id", "e2"), ("orphan_result", "e1"), ("missing_result", "e2")]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", None, [], [{"type": "text", "text": ""}]])

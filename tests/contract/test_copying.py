@@ -77,9 +77,7 @@ def test_an_import_goes_on_where_the_last_one_ended(
     assert target.admin.verify().intact
 
 
-def test_the_id_of_an_expired_event_is_known_in_the_copy(
-    open_ledger: Callable[[], Ledger],
-) -> None:
+def test_the_id_of_an_expired_event_is_known_in_the_copy(open_ledger: Callable[[], Ledger]) -> None:
     source, target = open_ledger(), open_ledger()
     source.append([called(event_id="old", ts_ms=NOON)])
     source.expire(HERE, now_ms=NOON + 45 * DAY)

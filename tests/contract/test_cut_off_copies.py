@@ -91,9 +91,7 @@ def test_a_copy_that_is_cut_off_reads_as_incomplete_and_can_go_on(
     assert faults == {None, "incomplete"}
 
 
-def test_an_export_that_was_cut_off_reads_as_incomplete(
-    open_ledger: Callable[[], Ledger],
-) -> None:
+def test_an_export_that_was_cut_off_reads_as_incomplete(open_ledger: Callable[[], Ledger]) -> None:
     source = open_ledger()
     erased(source)
     stream = io.BytesIO()

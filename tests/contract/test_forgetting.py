@@ -254,9 +254,7 @@ def test_the_id_of_a_forgotten_event_never_comes_back(ledger: Ledger) -> None:
     assert texts(ledger) == []
 
 
-def test_events_without_a_user_go_with_a_session_in_which_nobody_else_spoke(
-    ledger: Ledger,
-) -> None:
+def test_events_without_a_user_go_with_a_session_in_which_nobody_else_spoke(ledger: Ledger) -> None:
     ledger.append([said("mine", user_id=ADA), said("an answer", kind="conversation.assistant")])
     ledger.append([said("hers", user_id=ADA, session_id="s2"), said("whose?", session_id="s2")])
 

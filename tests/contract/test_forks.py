@@ -364,9 +364,7 @@ def test_events_at_places_are_the_sessions_own(ledger: Ledger) -> None:
     assert store_of(ledger).reader.events_at(OURS, "none", [1]) == []
 
 
-def test_events_at_places_leave_out_what_expired_and_show_what_was_redacted(
-    ledger: Ledger,
-) -> None:
+def test_events_at_places_leave_out_what_expired_and_show_what_was_redacted(ledger: Ledger) -> None:
     ledger.append([called(ts_ms=NOON), said("b", event_id="b")])
     ledger.expire(HERE, policy={"tool.call": 0}, now_ms=NOON + DAY)
     ledger.redact(HERE, event_id="b")

@@ -62,9 +62,7 @@ def remembered(store: EventStore, scope: Scope = SCOPE) -> list[str]:
 # What is remembered.
 
 
-def test_what_was_just_written_is_remembered_and_shelved_in_order(
-    ledger: Ledger,
-) -> None:
+def test_what_was_just_written_is_remembered_and_shelved_in_order(ledger: Ledger) -> None:
     store = store_of(ledger)
     for number in range(3):
         ledger.append([stored(f"fact {number}"), said("chat"), stored("theirs", scope=ELSEWHERE)])

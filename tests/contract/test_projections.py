@@ -83,9 +83,7 @@ def test_every_projection_that_is_dropped_comes_back_the_same(ledger: Ledger) ->
     assert rows_of(ledger) == rows
 
 
-def test_the_lag_of_every_projection_is_the_events_that_it_has_not_followed(
-    ledger: Ledger,
-) -> None:
+def test_the_lag_of_every_projection_is_the_events_that_it_has_not_followed(ledger: Ledger) -> None:
     record(ledger)
     behind = ledger.admin.lags(HERE)
     ask(ledger)

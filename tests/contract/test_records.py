@@ -224,11 +224,7 @@ def test_a_value_is_found_by_each_of_its_keys_until_another_takes_one(
 
     assert {
         key: one.value for key, one in records.get_many(["t/1", "t/2", "t/latest"]).items()
-    } == {
-        "t/1": 1,
-        "t/2": 2,
-        "t/latest": 2,
-    }
+    } == {"t/1": 1, "t/2": 2, "t/latest": 2}
     assert records.keys("t/") == ["t/1", "t/2", "t/latest"]
 
 
@@ -258,10 +254,7 @@ def test_many_events_are_erased_at_once_and_one_event_a_session_vouches(ledger: 
     receipt = ledger.redact(HERE, event_ids=[f"e{n}" for n in range(30)] + ["e3", "unknown"])
 
     assert receipt.redacted_count == 30
-    assert [one.redacted for one in ledger.replay(HERE, "s0").items] == [
-        *[True] * 15,
-        *[False] * 6,
-    ]
+    assert [one.redacted for one in ledger.replay(HERE, "s0").items] == [*[True] * 15, *[False] * 6]
     vouchers = ledger.headers(HERE, kinds=["ledger.redacted"]).items
     assert sorted(one.session_id for one in vouchers) == ["s0", "s1"]
     assert ledger.generation(HERE, "s0") == 21

@@ -48,11 +48,7 @@ def test_an_erasure_reaches_everything_before_it() -> None:
 
 
 marks = st.lists(
-    st.one_of(
-        st.just(asked()),
-        st.integers(1, 12).map(undone),
-        st.integers(1, 12).map(redone),
-    ),
+    st.one_of(st.just(asked()), st.integers(1, 12).map(undone), st.integers(1, 12).map(redone)),
     max_size=14,
 )
 

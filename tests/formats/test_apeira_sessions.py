@@ -178,9 +178,7 @@ def test_two_sessions_of_a_scope_can_hold_the_same_log(ledger: Ledger) -> None:
     assert from_session(one) == from_session(two) == conversation()
 
 
-def test_an_episode_that_reads_otherwise_than_before_is_refused_by_its_id(
-    session: Session,
-) -> None:
+def test_an_episode_that_reads_otherwise_than_before_is_refused_by_its_id(session: Session) -> None:
     to_session(conversation(), session)
     changed = Episodic(conversation().to_jsonl().replace("Three commits", "Two commits"))
 
@@ -224,10 +222,7 @@ def test_a_turn_of_the_ledger_is_told_as_episodes(session: Session) -> None:
         {"item": said("What changed?")},
         {"item": called("c1")},
         {"item": returned("c1", '{"commits":3}')},
-        {
-            "data": {"inputTokens": 9, "outputTokens": 1, "totalTokens": 10},
-            "event": "turn.usage",
-        },
+        {"data": {"inputTokens": 9, "outputTokens": 1, "totalTokens": 10}, "event": "turn.usage"},
         {"item": said("Three commits.", "assistant")},
     ]
     assert [episode["id"] for episode in episodes] == [1, 2, 3, 4, 5]

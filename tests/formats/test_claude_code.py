@@ -347,10 +347,7 @@ def test_what_is_said_beside_several_results_is_of_the_first() -> None:
 def test_an_error_of_the_provider_is_an_error_and_no_answer() -> None:
     log = Log()
     log.answer(
-        "You've hit your limit",
-        model="<synthetic>",
-        isApiErrorMessage=True,
-        error="rate_limit",
+        "You've hit your limit", model="<synthetic>", isApiErrorMessage=True, error="rate_limit"
     )
     log.answer("No response requested.", model="<synthetic>")
     log.line("system", subtype="api_error", error={"status": 529})

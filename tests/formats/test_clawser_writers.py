@@ -121,10 +121,7 @@ def test_a_writer_that_read_a_conversation_may_shorten_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "clawser_workspaces/ws/.conversations/conv_1.json",
-        "clawser_checkpoints/ws/conv_1.bin",
-    ],
+    ["clawser_workspaces/ws/.conversations/conv_1.json", "clawser_checkpoints/ws/conv_1.bin"],
 )
 def test_a_writer_that_never_read_an_older_version_keeps_what_it_holds(
     tmp_path: Path, path: str

@@ -53,12 +53,7 @@ def test_a_message_tells_its_thoughts_its_text_its_calls_and_what_it_used() -> N
     assert found[1].payload["thinking"] == "Tides\nLook them up."
     assert found[2].payload == {"text": "At once.", "model": "gemini-3-pro", "message_id": "a1"}
     assert found[3].payload == {"call_id": "c1", "name": "tide", "input": {"port": "Bergen"}}
-    assert found[4].payload == {
-        "call_id": "c1",
-        "name": "tide",
-        "status": "ok",
-        "output": "14:10",
-    }
+    assert found[4].payload == {"call_id": "c1", "name": "tide", "status": "ok", "output": "14:10"}
 
 
 def signed_parts(**call_id: str) -> list[dict[str, Any]]:

@@ -368,9 +368,7 @@ def test_what_is_erased_while_a_summary_is_written_is_not_told_in_it(
     assert "question 2?" not in str(session.context().messages)
 
 
-def test_turns_that_are_taken_while_a_summary_is_written_stay_as_they_are(
-    session: Session,
-) -> None:
+def test_turns_that_are_taken_while_a_summary_is_written_stay_as_they_are(session: Session) -> None:
     take_turns(session, 1, 15)
 
     def slow(_: Sequence[ModelMessage], __: str | None, ___: int) -> str:
@@ -647,9 +645,7 @@ def test_undo_after_a_compaction_hides_the_turn_before_it(session: Session) -> N
     assert texts(session)[-1] == "answer 29!"
 
 
-def test_a_fork_in_a_run_that_was_compacted_in_between_waits_for_its_end(
-    session: Session,
-) -> None:
+def test_a_fork_in_a_run_that_was_compacted_in_between_waits_for_its_end(session: Session) -> None:
     take_turns(session, 1, 30)
     with session.turn() as turn:
         turn.user("question 31?")

@@ -206,9 +206,7 @@ def test_an_undo_just_before_an_episode_is_recorded_leaves_the_turn_out(ledger: 
     assert "Question 2?" not in str(ledger.event(HERE, header.event_id).payload)
 
 
-def test_what_is_said_just_before_an_episode_is_recorded_keeps_nothing_back(
-    ledger: Ledger,
-) -> None:
+def test_what_is_said_just_before_an_episode_is_recorded_keeps_nothing_back(ledger: Ledger) -> None:
     session = told(ledger)
     speak = lambda: session.record("ops.observation", "it rains")  # noqa: E731
 

@@ -200,10 +200,7 @@ def test_code_logs_secrets_and_what_was_erased_are_not_quoted(text: str) -> None
 def test_marks_of_layout_are_left_out() -> None:
     assert quotable_sentences(
         "## Plan\n- **First.** Then [this](http://x.org/y) and `that`.\nSo:\n"
-    ) == [
-        "First.",
-        "Then this and that.",
-    ]
+    ) == ["First.", "Then this and that."]
 
 
 def test_lines_that_were_broken_to_fit_a_page_are_one_sentence() -> None:

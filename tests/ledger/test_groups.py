@@ -138,8 +138,7 @@ def test_a_tool_that_a_group_may_not_use_does_not_run(group: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["lyria, help", "Hey @lyria!", "LYRIA?", "ask @Lyria: now", "(lyria)", "nova can help"],
+    "text", ["lyria, help", "Hey @lyria!", "LYRIA?", "ask @Lyria: now", "(lyria)", "nova can help"]
 )
 def test_in_a_group_the_agent_is_meant_when_it_is_mentioned(group: Session, text: str) -> None:
     assert group.is_addressed(text, names=["nova"])

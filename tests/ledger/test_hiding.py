@@ -51,9 +51,7 @@ def test_a_hidden_event_is_shown_to_no_model_and_is_still_there(ledger: Ledger) 
     assert ledger.admin.verify(derived=True).intact
 
 
-def test_the_last_events_that_count_are_found_behind_any_number_that_do_not(
-    ledger: Ledger,
-) -> None:
+def test_the_last_events_that_count_are_found_behind_any_number_that_do_not(ledger: Ledger) -> None:
     session = ledger.session("s", scope=HERE, agent="lyria")
     say(session, 30)
     session.undo(turns=5)

@@ -120,9 +120,7 @@ def test_a_session_that_is_written_to_meanwhile_is_never_listed_twice(ledger: Le
     assert set(found) == {f"s{number}" for number in range(9)}
 
 
-def test_who_is_written_to_before_it_is_reached_may_be_missed_and_no_other(
-    ledger: Ledger,
-) -> None:
+def test_who_is_written_to_before_it_is_reached_may_be_missed_and_no_other(ledger: Ledger) -> None:
     for number in range(9):
         opened(ledger, f"s{number}")
 

@@ -659,9 +659,7 @@ def on_disk(tmp_path: Path) -> Iterator[tuple[Ledger, Path]]:
         yield ledger, path
 
 
-def test_after_pruning_no_byte_of_the_session_is_in_any_file(
-    on_disk: tuple[Ledger, Path],
-) -> None:
+def test_after_pruning_no_byte_of_the_session_is_in_any_file(on_disk: tuple[Ledger, Path]) -> None:
     ledger, path = on_disk
     dice = Random(7)
     sizes = (60, 3_900, 9_000, 200_000)

@@ -266,8 +266,7 @@ def test_asyncio_uses_a_thread(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"agent": ""}, {"scope": "a@b"}, {"user": ""}, {"mode": "crowd"}, {"tools": [""]}],
+    "arguments", [{"agent": ""}, {"scope": "a@b"}, {"user": ""}, {"mode": "crowd"}, {"tools": [""]}]
 )
 def test_a_session_that_cannot_be_is_refused(ledger: Ledger, arguments: dict[str, Any]) -> None:
     stated: dict[str, Any] = {"scope": HERE, "agent": "a"}

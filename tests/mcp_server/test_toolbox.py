@@ -53,14 +53,7 @@ def test_the_schemas_of_all_tools_take_a_thousand_tokens_at_most() -> None:
 
 
 def test_only_a_server_that_may_write_offers_to_remember_and_forget(ledger: Ledger) -> None:
-    assert READING == [
-        "search",
-        "timeline",
-        "fetch",
-        "sessions",
-        "recall",
-        "memory_episodes_query",
-    ]
+    assert READING == ["search", "timeline", "fetch", "sessions", "recall", "memory_episodes_query"]
     assert set(toolbox(ledger, writes=True).tools) - set(READING) == {"remember", "forget"}
     assert refused(toolbox(ledger), "remember", text="The sky is blue.")["code"] == "not_found"
 

@@ -22,12 +22,7 @@ def memory(book: Ledger) -> Memory:
 
 
 def run(
-    book: Ledger,
-    command: str,
-    *,
-    status: str = "ok",
-    session: str = "s1",
-    user: str | None = "ann",
+    book: Ledger, command: str, *, status: str = "ok", session: str = "s1", user: str | None = "ann"
 ) -> str:
     """Record a call of a shell and its result; return the id of the call."""
     call_id = f"call-{next(_CALLS)}"

@@ -330,10 +330,7 @@ def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> No
     with treering.open(tmp_path / "l.db") as opened:
         opened.memory(HERE).learn("Lives in Ghent", user="ann")
         opened.memory(HERE).recall("Ghent", user="ann")
-    with (
-        treering.open(tmp_path / "l.db", embedder=Silent()) as opened,
-        pytest.raises(Unavailable),
-    ):
+    with treering.open(tmp_path / "l.db", embedder=Silent()) as opened, pytest.raises(Unavailable):
         opened.admin.rebuild_vectors()
 
     with treering.open(tmp_path / "l.db", mode="ro") as opened:

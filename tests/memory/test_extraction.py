@@ -30,11 +30,7 @@ def memory(book: Ledger) -> Memory:
 
 
 def talk(
-    book: Ledger,
-    *texts: str,
-    session: str = "s1",
-    user: str | None = "ann",
-    answer: str = "Noted.",
+    book: Ledger, *texts: str, session: str = "s1", user: str | None = "ann", answer: str = "Noted."
 ) -> Session:
     """Have a user say things, each in a turn of its own."""
     opened = book.session(session, scope=HERE, agent="lyria", user=user)

@@ -41,11 +41,7 @@ def say(ledger: Ledger, session_id: str, text: str, *, user: str | None = "jo") 
 
 
 def turns(
-    memory: Memory,
-    query: str = QUESTION,
-    *,
-    user: str | None = None,
-    session_id: str | None = None,
+    memory: Memory, query: str = QUESTION, *, user: str | None = None, session_id: str | None = None
 ) -> list[str]:
     result = memory.recall(query, user=user, session_id=session_id, record=False)
     return [one.text for one in result.turn_hits]

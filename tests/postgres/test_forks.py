@@ -90,9 +90,7 @@ def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: L
     assert ledger.admin.verify().intact
 
 
-def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
-    ledger: Ledger,
-) -> None:
+def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(ledger: Ledger) -> None:
     def append(session_id: str) -> None:
         for number in range(30):
             ledger.append([said(f"{number}", session_id=session_id)])

@@ -791,10 +791,7 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
 
 def test_who_only_reads_follows_what_is_not_yet_safe_too(forgetful: Server) -> None:
     url = laid_out(forgetful.url("treering"))
-    with (
-        open_ledger(url, durability="normal") as ledger,
-        open_ledger(url, mode="ro") as reader,
-    ):
+    with open_ledger(url, durability="normal") as ledger, open_ledger(url, mode="ro") as reader:
         for text in ("one", "two", "three"):
             ledger.append([said(text)])
 

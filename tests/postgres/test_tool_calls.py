@@ -224,9 +224,7 @@ def test_statistics_are_read_from_an_index(
     assert "Seq Scan" not in counts + ranks
 
 
-def test_events_are_followed_and_fetched_by_their_indexes(
-    plan: Callable[[str, Any], str],
-) -> None:
+def test_events_are_followed_and_fetched_by_their_indexes(plan: Callable[[str, Any], str]) -> None:
     place: Any = {"scope": HERE, "epoch": 0, "xid": "0", "position": 0, "kinds": ["tool.call"]}
 
     followed = "".join(

@@ -473,9 +473,7 @@ def test_a_batch_is_not_mixed_with_what_others_append(ledger: Ledger) -> None:
     ids=["sessions", "blobs", "blobs of several scopes"],
 )
 def test_batches_that_touch_the_same_in_another_order_do_not_lock_each_other_out(
-    ledger: Ledger,
-    differing: Callable[[int], dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    ledger: Ledger, differing: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[psycopg.Error] = []
 

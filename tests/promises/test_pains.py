@@ -353,9 +353,7 @@ def test_pain_4_a_single_result_that_is_larger_than_the_window_fits(session: Ses
     assert "the tide" in str(context.messages)
 
 
-def test_pain_4_a_message_of_the_user_that_is_larger_than_the_window_fits(
-    session: Session,
-) -> None:
+def test_pain_4_a_message_of_the_user_that_is_larger_than_the_window_fits(session: Session) -> None:
     context = take_turn(session, "Read this: " + PROSE * 2_000)
 
     assert context.tokens <= WINDOW

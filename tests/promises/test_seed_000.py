@@ -315,10 +315,7 @@ def test_no_command_falls_back_to_all_scopes(cli: CommandLine, command: list[str
 
     outcome = cli("episodes", *command, "--json")
 
-    assert (outcome.status, outcome.receipt["error"]) == (
-        2,
-        "scope is required (or pass --global)",
-    )
+    assert (outcome.status, outcome.receipt["error"]) == (2, "scope is required (or pass --global)")
 
 
 # Retention.

@@ -260,11 +260,7 @@ def test_kinds_beyond_the_taxonomy_are_carried_and_have_no_envelope(
     ids=["end", "fail", "interrupt"],
 )
 def test_a_run_has_one_start_and_one_terminal(
-    ledger: Ledger,
-    session: Session,
-    listener: Listener,
-    close: Callable[[Run], Any],
-    terminal: str,
+    ledger: Ledger, session: Session, listener: Listener, close: Callable[[Run], Any], terminal: str
 ) -> None:
     """Exactly one lifecycle.started and one terminal (ended|failed) per run."""
     run = session.turn()

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 TURN = "turn-1"
-PREFERENCE = {
-    "content": "Please answer in one line.",
-    "role": "user",
-    "type": "message",
-}
+PREFERENCE = {"content": "Please answer in one line.", "role": "user", "type": "message"}
 
 
 def mark(reason: str, **payload: Any) -> dict[str, Any]:

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from treering.model.carried import SafeEvent
 
 Decision = Literal["take", "decline", "raise", "raise once", "quit", "hang"]
-DECISIONS: Final[tuple[Decision, ...]] = (
-    "take",
-    "decline",
-    "raise",
-    "raise once",
-    "quit",
-    "hang",
-)
+DECISIONS: Final[tuple[Decision, ...]] = ("take", "decline", "raise", "raise once", "quit", "hang")
 BRIEF: Final = 0.03
 """A time limit in seconds that hanging breaks; what does not hang has no limit."""
 

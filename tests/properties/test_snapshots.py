@@ -96,10 +96,7 @@ marks = st.tuples(
 def stories(*told: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     """Return what happens, told mostly in the kinds of events that are given."""
     recorded = st.tuples(
-        st.just("record"),
-        st.one_of(*told, other_events),
-        st.sampled_from(RUNS),
-        st.integers(0, 3),
+        st.just("record"), st.one_of(*told, other_events), st.sampled_from(RUNS), st.integers(0, 3)
     )
     return st.lists(st.one_of(recorded, recorded, recorded, marks), min_size=8, max_size=60)
 

@@ -348,11 +348,7 @@ def test_the_cursor_of_an_event_that_did_not_arrive_does_not_count() -> None:
     with treering.open(":memory:") as ledger:
         event = msgspec.json.encode(ledger.append([said("one")])[0]).decode()
     begin = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nretry: 1000\n\n"
-    answers = [
-        f"{begin}id: {first}\nevent: x\ndata: {event}\n\nid: {second}\n",
-        begin,
-        begin,
-    ]
+    answers = [f"{begin}id: {first}\nevent: x\ndata: {event}\n\nid: {second}\n", begin, begin]
     resumed: list[str] = []
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -38,12 +38,7 @@ def test_a_line_says_when_what_and_by_whom(tmp_path: Path) -> None:
             "run_id": "r1",
             "source": "agent",
             "summary": "tool.call happened",
-            "part": {
-                "call_id": "c1",
-                "tool": "git_log",
-                "input_shape": "ab",
-                "input_bytes": 12,
-            },
+            "part": {"call_id": "c1", "tool": "git_log", "input_shape": "ab", "input_bytes": 12},
         }
     ]
 

@@ -238,9 +238,7 @@ def test_no_exception_ends_the_service_of_a_durable_sink(error: BaseException) -
     assert sink.summaries == [OPENED, "a"]
 
 
-def test_a_sink_that_stops_at_errors_goes_on_with_that_event_after_a_restart(
-    location: str,
-) -> None:
+def test_a_sink_that_stops_at_errors_goes_on_with_that_event_after_a_restart(location: str) -> None:
     with treering.open(location) as ledger:
         sink = durable(fail_at("b"), delivery=FAIL)
         spine = listen(ledger, sink)
@@ -325,9 +323,7 @@ def test_an_event_that_a_sink_hung_at_is_tried_again(ledger: Ledger) -> None:
     assert status.last_error == "took longer than 4 s"
 
 
-def test_a_durable_sink_that_hangs_for_good_is_given_up_until_the_next_start(
-    location: str,
-) -> None:
+def test_a_durable_sink_that_hangs_for_good_is_given_up_until_the_next_start(location: str) -> None:
     door = Door()
     with treering.open(location) as ledger:
         spine = listen(ledger, durable(door.wait, delivery=BRIEF))

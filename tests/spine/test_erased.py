@@ -20,9 +20,7 @@ def handle(ledger: Ledger, name: str = "s1", **about: object) -> Session:
     return ledger.session(name, scope=HERE, agent="lyria", **about)  # type: ignore[arg-type]
 
 
-def test_a_message_that_was_dealt_with_stays_so_when_its_taking_is_redacted(
-    ledger: Ledger,
-) -> None:
+def test_a_message_that_was_dealt_with_stays_so_when_its_taking_is_redacted(ledger: Ledger) -> None:
     queue = handle(ledger, mode="queue")
     queue.post("one", event_id="m1")
     while turn := queue.take():

@@ -167,9 +167,7 @@ def test_errors_in_accepts_are_errors_of_the_sink(book: Ledger) -> None:
 # Time-outs.
 
 
-def test_a_hung_sink_is_left_behind_and_what_it_does_later_counts_for_nothing(
-    book: Ledger,
-) -> None:
+def test_a_hung_sink_is_left_behind_and_what_it_does_later_counts_for_nothing(book: Ledger) -> None:
     door = Door()
     sink = Listener(
         do=lambda event: door.wait(PATIENCE_S) if event.summary == "hangs" else None,

@@ -71,9 +71,7 @@ def test_a_warden_is_a_gate_and_a_listener_is_none() -> None:
     assert not isinstance(Listener(), Gate)
 
 
-def test_a_gate_is_told_which_run_it_is_asked_about_and_hears_of_it_as_a_sink(
-    book: Ledger,
-) -> None:
+def test_a_gate_is_told_which_run_it_is_asked_about_and_hears_of_it_as_a_sink(book: Ledger) -> None:
     warden = Warden()
 
     with turn_with(book, warden) as turn, turn.tool("look", {"at": "sky"}, call_id="c1") as call:
@@ -82,11 +80,7 @@ def test_a_gate_is_told_which_run_it_is_asked_about_and_hears_of_it_as_a_sink(
 
     assert set(warden.occasions) == {
         Occasion(
-            scope=SCOPE,
-            session_id="s",
-            session_key="tg:1",
-            agent_id="lyria",
-            run_id=turn.run_id,
+            scope=SCOPE, session_id="s", session_key="tg:1", agent_id="lyria", run_id=turn.run_id
         )
     }
     assert warden.asked == [

@@ -393,12 +393,7 @@ def test_what_others_append_to_a_run_that_is_over_is_refused(
         lambda run: run.tools.started(""),
         lambda run: run.emit("tool.result", {"id": ["c1"]}),
     ],
-    ids=[
-        "no kind",
-        "no mapping",
-        "no name",
-        "no id",
-    ],
+    ids=["no kind", "no mapping", "no name", "no id"],
 )
 def test_what_is_refused_leaves_the_run_and_its_numbers_as_they_were(
     session: Session, wrong: Callable[[Run], Any]

@@ -131,11 +131,7 @@ def _busy_agent(ledger: Ledger, number: int) -> None:
 
 def _event(session_id: str) -> NewEvent:
     return NewEvent(
-        scope=SCOPE,
-        session_id=session_id,
-        kind="ops.observation",
-        agent_id="lyria",
-        summary="seen",
+        scope=SCOPE, session_id=session_id, kind="ops.observation", agent_id="lyria", summary="seen"
     )
 
 

@@ -98,9 +98,7 @@ def test_a_generator_yields_what_it_yielded_and_takes_what_it_is_sent(session: S
     ]
 
 
-def test_coroutines_and_asynchronous_generators_are_recorded_off_the_loop(
-    session: Session,
-) -> None:
+def test_coroutines_and_asynchronous_generators_are_recorded_off_the_loop(session: Session) -> None:
     @treering.tool
     async def sleepy(seconds: float) -> str:
         await asyncio.sleep(seconds)

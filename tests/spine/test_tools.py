@@ -699,10 +699,7 @@ def test_a_gate_changes_what_a_tool_is_called_with_and_what_is_kept(
     ],
 )
 def test_gates_are_asked_once_about_each_result(
-    ledger: Ledger,
-    session: Session,
-    conclude: Callable[[ToolCall], Header],
-    asked: tuple[Any, ...],
+    ledger: Ledger, session: Session, conclude: Callable[[ToolCall], Header], asked: tuple[Any, ...]
 ) -> None:
     """Apply tool-result hooks once, consistently."""
     keeper = Doorkeeper()

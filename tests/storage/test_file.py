@@ -441,9 +441,7 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         assert found.replace("SCAN CONSTANT ROW", "").count("SCAN") == (found is listed)
 
 
-def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
-    tmp_path: Path,
-) -> None:
+def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(tmp_path: Path) -> None:
     source, target = treering.open(tmp_path / "source.db"), treering.open(tmp_path / "target.db")
     source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
     blobs = store_of(source).reader.blobs  # type: ignore[attr-defined]

@@ -228,9 +228,7 @@ def test_rows_that_no_fold_has_saved_are_not_believed(tmp_path: Path) -> None:
         assert {fact.text for fact in ledger.memory(HERE).facts(user="ann").items} == texts
 
 
-def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(
-    tmp_path: Path,
-) -> None:
+def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("quokka")])

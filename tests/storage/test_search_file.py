@@ -268,9 +268,7 @@ def redact_what_is_found(pipe: Connection, path: Path, number: int) -> None:
         pipe.send(left)
 
 
-def test_processes_that_index_and_erase_at_once_leave_no_erased_word_behind(
-    tmp_path: Path,
-) -> None:
+def test_processes_that_index_and_erase_at_once_leave_no_erased_word_behind(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     treering.open(path).close()
     with colleagues(2, redact_what_is_found, path) as workers:

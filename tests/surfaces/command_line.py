@@ -44,10 +44,7 @@ class CommandLine:
     """Runs command lines on one ledger."""
 
     def __init__(
-        self,
-        database: Path,
-        capture: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
+        self, database: Path, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.database = database
         self._capture = capture

@@ -400,9 +400,7 @@ def test_a_session_that_is_not_found_is_suggested(
     )
 
 
-def test_a_session_of_another_scope_is_not_found_and_its_scope_is_named(
-    talks: CommandLine,
-) -> None:
+def test_a_session_of_another_scope_is_not_found_and_its_scope_is_named(talks: CommandLine) -> None:
     outcome = talks("sessions", "show", "elsewhere-1", *IN)
 
     assert outcome.status == 1

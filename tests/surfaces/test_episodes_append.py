@@ -217,8 +217,7 @@ def test_secrets_and_personal_details_are_refused_and_never_repeated(
 
     assert (outcome.status, outcome.receipt["code"]) == (2, "sensitive")
     assert re.fullmatch(
-        rf"{field} appears to hold a secret or personal detail \([\w-]+\)",
-        outcome.receipt["error"],
+        rf"{field} appears to hold a secret or personal detail \([\w-]+\)", outcome.receipt["error"]
     )
     assert secret not in outcome.out + outcome.err
     assert not cli.database.exists()

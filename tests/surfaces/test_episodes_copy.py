@@ -43,9 +43,7 @@ def test_an_export_is_written_whole_and_for_its_owner_alone(
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_without_payloads_an_export_holds_none_and_says_what_that_means(
-    told: CommandLine,
-) -> None:
+def test_without_payloads_an_export_holds_none_and_says_what_that_means(told: CommandLine) -> None:
     outcome = told("episodes", "export", "--scope", "s")
 
     events = [

@@ -161,11 +161,7 @@ def test_gc_removes_what_is_past_its_retention_and_counts_it(aged: CommandLine) 
         "blobs_shared": 0,
         "physical": "done",
     }
-    assert set(before) - set(after) == {
-        "tool.result 60",
-        "tool.result 90",
-        "conversation.user 90",
-    }
+    assert set(before) - set(after) == {"tool.result 60", "tool.result 90", "conversation.user 90"}
 
 
 def test_gc_obeys_the_policy_of_the_call(aged: CommandLine) -> None:

@@ -67,12 +67,7 @@ def test_the_receipt_has_the_fields_that_programs_read(cli: CommandLine, spool: 
             "summary_truncated": 0,
             "redacted_late": 0,
         },
-        "maintenance": {
-            "requested": "none",
-            "applied": "none",
-            "reason": None,
-            "rotated_to": None,
-        },
+        "maintenance": {"requested": "none", "applied": "none", "reason": None, "rotated_to": None},
         "errors_sample": [],
     }
     assert cli.ids("episodes", "query", "--scope", "s") == ["i1"]

@@ -30,9 +30,7 @@ def searched(cli: CommandLine) -> CommandLine:
     return cli
 
 
-def test_sessions_are_found_with_what_matched_and_how_to_replay_them(
-    searched: CommandLine,
-) -> None:
+def test_sessions_are_found_with_what_matched_and_how_to_replay_them(searched: CommandLine) -> None:
     body = searched("episodes", "search", "tide", "--scope", "s", "--json").body
 
     first, second = body["result"]["sessions"]

@@ -37,9 +37,7 @@ def test_current_facts_are_listed_the_newest_first_and_those_of_neighbours_never
     assert NEIGHBOUR not in outcome.out + facts("facts", "list", *IN, "--state", "all").out
 
 
-def test_facts_that_are_not_current_are_listed_with_their_state_and_why(
-    facts: CommandLine,
-) -> None:
+def test_facts_that_are_not_current_are_listed_with_their_state_and_why(facts: CommandLine) -> None:
     outcome = facts("facts", "list", *IN, "--state", "refused", "--state", "forgotten")
     every = facts("facts", "list", *IN, "--state", "all", "--json").body
 

@@ -35,11 +35,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def call(
-    spool: Path,
-    stdin: bytes | int,
-    *arguments: str,
-    program: Sequence[str] = (),
-    **more: Any,
+    spool: Path, stdin: bytes | int, *arguments: str, program: Sequence[str] = (), **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook as an agent does, with its state where ``spool`` is."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(spool.parents[2]), **more}

@@ -124,9 +124,7 @@ def test_destroying_accounts_for_keys_and_events(sealed: CommandLine) -> None:
     assert generations(sealed("keys", "list", "--json")) == [(1, "destroyed", 0)]
 
 
-def test_destroying_says_where_the_bytes_are_and_which_keys_there_were(
-    sealed: CommandLine,
-) -> None:
+def test_destroying_says_where_the_bytes_are_and_which_keys_there_were(sealed: CommandLine) -> None:
     sealed("keys", "rotate", "--scope", "s")
     with contextlib.closing(apsw.Connection(str(sealed.database))) as reader:
         reader.execute("BEGIN")

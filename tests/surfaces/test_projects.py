@@ -51,9 +51,7 @@ def test_a_work_tree_is_named_as_its_repository(tmp_path: Path) -> None:
     assert project_scope(tree) == "acme/app"
 
 
-def test_a_repository_without_a_remote_and_a_plain_folder_go_by_their_names(
-    tmp_path: Path,
-) -> None:
+def test_a_repository_without_a_remote_and_a_plain_folder_go_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "Shop Front" / ".git").mkdir(parents=True)
     (tmp_path / "notes" / "today").mkdir(parents=True)
 

@@ -116,10 +116,7 @@ def test_many_ids_that_begin_alike_are_shortened_at_once() -> None:
 
 def test_where_there_are_too_many_runs_to_compare_ids_stay_whole(cli: CommandLine) -> None:
     runs = [f"01997e76-d124-7592-9cac-{number:012x}" for number in range(501)]
-    with (
-        treering.open(cli.database) as ledger,
-        click.Context(root, obj=Invocation(as_json=False)),
-    ):
+    with treering.open(cli.database) as ledger, click.Context(root, obj=Invocation(as_json=False)):
         ledger.append([event for one in runs for event in run_of(one)])
 
         assert short_runs(ledger, SCOPE, runs_max=500).shown(runs[0]) == runs[0]

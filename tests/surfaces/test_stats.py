@@ -111,7 +111,7 @@ def test_a_quiet_scope_says_so(weeks: CommandLine) -> None:
 
     assert outcome.status == 0
     assert outcome.out.splitlines()[1:] == [
-        "nothing was recorded in this period, or in the one before",
+        "nothing was recorded in this period, or in the one before"
     ]
 
 

@@ -210,9 +210,7 @@ def test_statistics_keep_the_tool_and_lose_percentiles_first(database: str) -> N
 
     narrow = on_terminal(70, "tools", "stats", *flags, NO_COLOR="1").splitlines()
 
-    assert narrow[0].split() == [
-        *("tool", "calls", "ok", "failed", "synth.", "open", "p50", "max"),
-    ]
+    assert narrow[0].split() == [*("tool", "calls", "ok", "failed", "synth.", "open", "p50", "max")]
     assert "no room for: p90, p99" in narrow
 
 

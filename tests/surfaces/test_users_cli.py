@@ -26,10 +26,7 @@ def test_people_are_listed_with_what_they_are_called_and_how_much_is_known(
     outcome = people("users", "list", *IN)
     receipt = people("users", "list", *IN, "--user", "jo", "--json").receipt
 
-    assert outcome.out.splitlines() == [
-        "jo  2 facts  U123 on slack",
-        "1 user of scope acme/app",
-    ]
+    assert outcome.out.splitlines() == ["jo  2 facts  U123 on slack", "1 user of scope acme/app"]
     assert receipt["kind"] == "treering.users.list.v1"
     [jo] = receipt["users"]
     assert (jo["user"], jo["also"], jo["facts"]) == ("jo", [], 2)

@@ -134,8 +134,7 @@ def test_a_proof_of_nothing_is_not_given(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["verify"], ["episodes", "verify", "--scope", "s"], ["anchor", "--out", "-"]],
+    "arguments", [["verify"], ["episodes", "verify", "--scope", "s"], ["anchor", "--out", "-"]]
 )
 def test_a_ledger_that_is_not_there_is_not_intact(cli: CommandLine, arguments: list[str]) -> None:
     outcome = cli(*arguments, "--json")

@@ -83,12 +83,7 @@ class EndpointExtractor:
     """
 
     def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
+        self, url: str, model: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         self.name = model
         self._endpoint = chat_endpoint(url, "list of facts", api_key, timeout_s)

@@ -34,11 +34,7 @@ class LenientWriter(BacklogStatus):
     """
 
     def __init__(
-        self,
-        session: Session,
-        *,
-        strict: bool = False,
-        raising: tuple[type[Exception], ...] = (),
+        self, session: Session, *, strict: bool = False, raising: tuple[type[Exception], ...] = ()
     ) -> None:
         self._strict = strict
         self._raising = raising

@@ -142,11 +142,7 @@ class RemoteLedger(Ledger):
     run_view = asked(Ledger.run_view, RunView, "scopes/{scope}/runs/{run_id}")
 
     def sessions(
-        self,
-        scope: str | Sequence[str] | None = None,
-        *,
-        all_scopes: bool = False,
-        **filters: Any,
+        self, scope: str | Sequence[str] | None = None, *, all_scopes: bool = False, **filters: Any
     ) -> Page[SessionOutline]:
         """Return the sessions of one or several scopes at a glance, the last written to first."""
         resource, named = self._where(scope, all_scopes=all_scopes)

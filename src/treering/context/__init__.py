@@ -12,13 +12,9 @@ from treering.lazy import lazy_names
 if TYPE_CHECKING:
     from treering.context.tokens import exact_counter
 
-__all__ = [
-    "exact_counter",
-]
+__all__ = ["exact_counter"]
 
-_HOMES: Final = {
-    "exact_counter": "treering.context.tokens",
-}
+_HOMES: Final = {"exact_counter": "treering.context.tokens"}
 
 if not TYPE_CHECKING:  # A type checker would take any name for one that is here.
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -339,10 +339,7 @@ def _pair(raw: bytes, at: int, width: int, order: str) -> tuple[int, int]:
 def _webp(raw: bytes) -> tuple[int, int] | None:
     chunk = raw[12:16]
     if chunk == b"VP8X" and len(raw) >= 30:
-        return (
-            int.from_bytes(raw[24:27], "little") + 1,
-            int.from_bytes(raw[27:30], "little") + 1,
-        )
+        return (int.from_bytes(raw[24:27], "little") + 1, int.from_bytes(raw[27:30], "little") + 1)
     if chunk == b"VP8L" and len(raw) >= 25:
         bits = int.from_bytes(raw[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1

@@ -301,9 +301,7 @@ def _shortened(given: Sequence[ModelMessage], kept: Sequence[ModelMessage]) -> I
             length = lengths[result.call_id]
             if len(result.output) < length:
                 yield Repair(
-                    code="shortened_output",
-                    event_id=result.event_id,
-                    detail=f"{length} characters",
+                    code="shortened_output", event_id=result.event_id, detail=f"{length} characters"
                 )
 
 

@@ -51,13 +51,7 @@ VISIBLE_BOUNDARIES: Final = {
 }
 """Boundaries that a model sees; the others are for people and queries."""
 MESSAGE_KINDS: Final = frozenset(
-    {
-        "conversation.user",
-        "conversation.assistant",
-        "tool.call",
-        "tool.result",
-        *VISIBLE_BOUNDARIES,
-    }
+    {"conversation.user", "conversation.assistant", "tool.call", "tool.result", *VISIBLE_BOUNDARIES}
 )
 """Kinds that become messages; so do observations with instructions or thoughts."""
 

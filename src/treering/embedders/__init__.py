@@ -46,8 +46,7 @@ def find_embedder(text: str | None) -> Embedder | None:
     model, _, url = text.removeprefix(_ENDPOINT).partition("@")
     if not text.startswith(_ENDPOINT) or not model or not url:
         raise InvalidInput(
-            f"unknown embedder: {text!r}",
-            hint="use static, minilm, off or endpoint:<model>@<url>",
+            f"unknown embedder: {text!r}", hint="use static, minilm, off or endpoint:<model>@<url>"
         )
     from treering.embedders.endpoint import EndpointEmbedder  # noqa: PLC0415
 

@@ -127,8 +127,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Raise InvalidInput if the URL is not http or https."""
         if urlsplit(self.url).scheme not in {"http", "https"}:
             raise InvalidInput(
-                f"invalid endpoint: {self.url}",
-                hint="give a URL such as http://localhost:8080/v1",
+                f"invalid endpoint: {self.url}", hint="give a URL such as http://localhost:8080/v1"
             )
 
     def ask(self, body: Mapping[str, object], answer: type[T]) -> T:

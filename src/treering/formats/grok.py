@@ -688,11 +688,5 @@ FORMAT: Final = (
         places=(LogPlace(".grok", "sessions", "GROK_HOME"),),
         left_out=_left_out,
     ),
-    Format(
-        name=NAME,
-        score=score_updates,
-        reader=UpdatesReader,
-        records=records,
-        version=2,
-    ),
+    Format(name=NAME, score=score_updates, reader=UpdatesReader, records=records, version=2),
 )

@@ -146,8 +146,7 @@ class OpenClawReader(PiReader):
         entry = self._index.get(session) or self._index.get(str(header.get("id")))
         # The agent defines the scope: all agents share one working folder.
         about = without_none(
-            channel=entry.channel if entry else None,
-            scope=f"{NAME}/{agent}" if agent else None,
+            channel=entry.channel if entry else None, scope=f"{NAME}/{agent}" if agent else None
         )
         return msgspec.structs.replace(
             header_of_file,

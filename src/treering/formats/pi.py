@@ -265,17 +265,12 @@ class PiReader:
         events = [undo, *events] if undo else events
         counts = any(event.kind not in _BESIDE for event in events)
         self._entry_keys.add(
-            key,
-            events[0].key if events else None,
-            content if named else "",
-            counts=counts,
+            key, events[0].key if events else None, content if named else "", counts=counts
         )
         if entry.get("type") == "leaf" and (target := name(entry.get("targetId"))):
             self._leaf = (key, target)
         return ParsedRecord(
-            record=record,
-            events=events,
-            skipped=reason or (None if events else "empty"),
+            record=record, events=events, skipped=reason or (None if events else "empty")
         )
 
     def _undo(self, entry: dict[str, Any], key: str) -> ParsedEvent | None:

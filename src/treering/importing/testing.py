@@ -389,9 +389,7 @@ def _texts_by_record(sample: LogSample, content: bytes) -> list[tuple[LogRecord,
 
 
 def _check_rest(
-    sample: LogSample,
-    content: bytes,
-    undamaged: list[tuple[LogRecord, set[str]]],
+    sample: LogSample, content: bytes, undamaged: list[tuple[LogRecord, set[str]]]
 ) -> None:
     """Check that what undamaged records say is in a damaged log, too."""
     texts_read = {text for _, texts in _texts_by_record(sample, content) for text in texts}

@@ -51,10 +51,7 @@ class Working:
     """What a contributor can read, and its only way to write."""
 
     def __init__(
-        self,
-        lineage: Lineage,
-        run_id: str | None,
-        record: Callable[..., Header | None],
+        self, lineage: Lineage, run_id: str | None, record: Callable[..., Header | None]
     ) -> None:
         self._lineage = lineage
         self._run_id = run_id

@@ -71,10 +71,7 @@ class _Flaw(Exception):
 
 
 def compare_derived(
-    store: EventStore,
-    scopes: Iterable[Scope],
-    rules: Rules,
-    sample: Sample | None = None,
+    store: EventStore, scopes: Iterable[Scope], rules: Rules, sample: Sample | None = None
 ) -> tuple[dict[str, int], Broken | None]:
     """Return how many rows of each table were compared, and the first difference.
 

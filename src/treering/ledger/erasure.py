@@ -333,12 +333,7 @@ def expire_session(
 
 
 def voucher(
-    drafter: Drafter,
-    scope: Scope,
-    kind: str,
-    verb: str,
-    erasure: Erasure,
-    **more: Any,
+    drafter: Drafter, scope: Scope, kind: str, verb: str, erasure: Erasure, **more: Any
 ) -> Callable[[SessionErasure], Draft]:
     """Return a function that drafts the vouching event of an erasure; ``more`` is added to it."""
 

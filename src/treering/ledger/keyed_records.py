@@ -130,13 +130,7 @@ class KeyedRecords:
     """As ``expected``: there must not be a record."""
 
     def __init__(
-        self,
-        access: RecordAccess,
-        scope: Scope,
-        name: str,
-        *,
-        session_id: str | None,
-        agent: str,
+        self, access: RecordAccess, scope: Scope, name: str, *, session_id: str | None, agent: str
     ) -> None:
         self._access = access
         self._store = access.store

@@ -133,8 +133,7 @@ def _check_encrypted(store: EventStore, scope: Scope) -> None:
     _check_not_lost(store, scope)
     if not store.vault.records(scope):
         raise NotFound(
-            f"scope {scope} has no key",
-            hint=f"make one: treering keys create --scope {scope}",
+            f"scope {scope} has no key", hint=f"make one: treering keys create --scope {scope}"
         )
 
 

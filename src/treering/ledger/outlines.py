@@ -308,8 +308,7 @@ def check_limit(limit: int) -> None:
     """Raise InvalidInput if a page cannot have this many items."""
     if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
-            hint="continue with next_cursor",
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}", hint="continue with next_cursor"
         )
 
 

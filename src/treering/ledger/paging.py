@@ -179,10 +179,7 @@ def _forwards(
 
 
 def _backwards(
-    lineage: Lineage,
-    part: type[Item],
-    count: int,
-    keep: Callable[[Header], bool] | None,
+    lineage: Lineage, part: type[Item], count: int, keep: Callable[[Header], bool] | None
 ) -> Iterator[Item]:
     pages: list[list[Item]] = []
     seq: int | None = None

@@ -234,11 +234,7 @@ def outline_run(store: EventStore, started: Header, ended: Header | None) -> Run
 
 
 def view_run(
-    store: EventStore,
-    started: Header,
-    *,
-    limit: int,
-    progress: Callable[[int], None] | None = None,
+    store: EventStore, started: Header, *, limit: int, progress: Callable[[int], None] | None = None
 ) -> RunView:
     """Return the run that began with ``started``: its first and last events, ``limit`` in all."""
     head: list[RunMoment] = []
@@ -296,9 +292,7 @@ def _around(query: Query, run_id: str) -> Query | None:
     if at_ms > TIME_MS_MAX:
         return None
     return msgspec.structs.replace(
-        query,
-        since_ms=max(1, at_ms - _EARLIER_MS),
-        until_ms=min(at_ms + _LATER_MS, TIME_MS_MAX),
+        query, since_ms=max(1, at_ms - _EARLIER_MS), until_ms=min(at_ms + _LATER_MS, TIME_MS_MAX)
     )
 
 

@@ -547,7 +547,6 @@ def _sessions(store: EventStore, query: SearchQuery, prefixes: tuple[str, ...]) 
         before = page[-1].position
     if len(ids) > SESSIONS_MAX:
         raise InvalidInput(
-            f"{len(ids):,} sessions begin with {' or '.join(prefixes)}",
-            hint="write more of the id",
+            f"{len(ids):,} sessions begin with {' or '.join(prefixes)}", hint="write more of the id"
         )
     return ids

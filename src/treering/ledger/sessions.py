@@ -207,11 +207,7 @@ class Session:
         canonical({"text": check_text(text, "text"), **content}, "message")
         event = said(self.template, "inbox.received", text, content)
         return self.record(
-            event.kind,
-            event.summary,
-            payload=event.payload,
-            refs=event.refs,
-            event_id=event_id,
+            event.kind, event.summary, payload=event.payload, refs=event.refs, event_id=event_id
         )
 
     def take(self, *, wait_s: float = 0.0) -> Run | None:
@@ -238,13 +234,7 @@ class Session:
     ) -> Header:
         """Append one event of any kind to the session."""
         event = self.new_event(
-            kind,
-            summary,
-            payload=payload,
-            refs=refs,
-            event_id=event_id,
-            ts_ms=ts_ms,
-            **fields,
+            kind, summary, payload=payload, refs=refs, event_id=event_id, ts_ms=ts_ms, **fields
         )
         self.open()
         return self._engine.append([self._with_user(event)])[0]
@@ -761,10 +751,7 @@ class Session:
 
     def _turn_back(self, verb: str, make: Callable[[], NewEvent]) -> Header:
         return append_at_head(
-            self._lineage,
-            make,
-            append=self._append,
-            check=lambda: self._check_quiet(verb),
+            self._lineage, make, append=self._append, check=lambda: self._check_quiet(verb)
         )
 
 

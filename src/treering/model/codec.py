@@ -166,13 +166,7 @@ def parse_json(text: str | bytes, name: str) -> Json:
     return value
 
 
-_UNENCODABLE: Final = (
-    TypeError,
-    ValueError,
-    RecursionError,
-    OverflowError,
-    msgspec.MsgspecError,
-)
+_UNENCODABLE: Final = (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError)
 _PLAIN_HINT: Final = "record JSON values only"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _SOUND: Final = ("", "")

@@ -51,13 +51,7 @@ class SessionOutline(msgspec.Struct, frozen=True, kw_only=True):
     """False if all that was recorded in it is erased, but for its opening and such erasures."""
 
 
-GROUP_TOOLS: Final = (
-    "web_search",
-    "web_browse",
-    "code_execute_sandboxed",
-    "weather",
-    "calculator",
-)
+GROUP_TOOLS: Final = ("web_search", "web_browse", "code_execute_sandboxed", "weather", "calculator")
 """The default tools of a group."""
 
 TURN_WAIT_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0}

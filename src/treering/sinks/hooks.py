@@ -225,12 +225,7 @@ class Hooks:
         return [message for message in messages if isinstance(message, str)]
 
     def _registering(
-        self,
-        registry: Registry,
-        name: str,
-        arguments: int,
-        priority: int,
-        timeout_s: float | None,
+        self, registry: Registry, name: str, arguments: int, priority: int, timeout_s: float | None
     ) -> Callable[[Function], Function]:
         def register(function: Function) -> Function:
             registry.add(

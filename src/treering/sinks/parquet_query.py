@@ -158,8 +158,7 @@ def _asked(duckdb: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
         allowed = {module.StatementType.SELECT, module.StatementType.EXPLAIN}
         if len(kinds) != 1 or kinds[0] not in allowed:
             raise InvalidInput(
-                "a query must be a single SELECT",
-                hint=f"the tables are {', '.join(TABLES)}",
+                "a query must be a single SELECT", hint=f"the tables are {', '.join(TABLES)}"
             )
         return duckdb.execute(statements[0])
     except module.Error as error:

@@ -210,9 +210,7 @@ def _key(secret: str) -> bytes:
     return key
 
 
-def _bodies(
-    events: Sequence[tuple[Any, dict[str, Any]]],
-) -> Iterator[tuple[list[Any], bytes]]:
+def _bodies(events: Sequence[tuple[Any, dict[str, Any]]]) -> Iterator[tuple[list[Any], bytes]]:
     """Yield events with their body, in parts that are not too large."""
     batch: list[Any] = []
     parts: list[bytes] = []
@@ -275,8 +273,7 @@ class WebEndpoint:
             self.close()
             if is_fresh or isinstance(error, TimeoutError):
                 raise Unavailable(
-                    f"no answer from {self.shown}: {str(error) or type(error).__name__}",
-                    hint=_HINT,
+                    f"no answer from {self.shown}: {str(error) or type(error).__name__}", hint=_HINT
                 ) from error
             # The endpoint may have closed a connection that was idle; a new one tells.
             return self.post(body, headers)

@@ -330,10 +330,7 @@ def described(error: BaseException) -> dict[str, str]:
         raise
     except BaseException:  # noqa: BLE001  (an exception that cannot say what it is about)
         message = "(it has no text)"
-    return {
-        "class": plain(type(error).__name__[:_TYPE_CHARACTERS_MAX]),
-        "message": plain(message),
-    }
+    return {"class": plain(type(error).__name__[:_TYPE_CHARACTERS_MAX]), "message": plain(message)}
 
 
 def _bytes(value: bytes) -> tuple[str, str]:

@@ -152,10 +152,7 @@ class Dispatcher:
             with self._lock.guard, self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
                     self._followed[sink.name, scope] = DurableQueue(
-                        sink,
-                        scope,
-                        self._engine,
-                        turn=self._turns.setdefault(sink.name, Lock()),
+                        sink, scope, self._engine, turn=self._turns.setdefault(sink.name, Lock())
                     )
 
     def status(self) -> list[SinkStatus]:

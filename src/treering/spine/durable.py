@@ -68,14 +68,7 @@ def origin_of(name: str) -> str:
 class DurableQueue:
     """Serves one durable sink in one scope."""
 
-    def __init__(
-        self,
-        sink: Sink,
-        scope: Scope,
-        engine: Engine,
-        *,
-        turn: Lock,
-    ) -> None:
+    def __init__(self, sink: Sink, scope: Scope, engine: Engine, *, turn: Lock) -> None:
         self.sink = sink
         self.scope = scope
         self._engine = engine
@@ -168,11 +161,7 @@ class DurableQueue:
         self._nudge.clear()
         idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
         following = self._engine.follow(
-            self.scope,
-            after=self._cursor,
-            idle_s=idle_s,
-            stop=self._nudge,
-            private=self._private,
+            self.scope, after=self._cursor, idle_s=idle_s, stop=self._nudge, private=self._private
         )
         try:
             batch: list[Header] = []

@@ -60,12 +60,7 @@ class Gates:
         )
 
     def persist(
-        self,
-        call: CalledTool,
-        output: Any,
-        *,
-        is_error: bool = False,
-        is_synthetic: bool = False,
+        self, call: CalledTool, output: Any, *, is_error: bool = False, is_synthetic: bool = False
     ) -> Any:
         """Return the output of a tool as the gates want it recorded."""
         for gate in self._gates:

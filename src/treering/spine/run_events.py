@@ -98,12 +98,7 @@ def said(
     if not content and not marks:  # A text and nothing else: most of what is said.
         refs["characters"] = len(words)
         return replace(
-            template,
-            kind=kind,
-            summary=shorten(words),
-            payload=payload,
-            refs=refs,
-            origin=RUNTIME,
+            template, kind=kind, summary=shorten(words), payload=payload, refs=refs, origin=RUNTIME
         )
     if marks or not is_plain(payload):
         payload, more = to_json(payload)

@@ -336,9 +336,7 @@ OPENCODE: Final[dict[str, list[tuple[dict[str, Any], list[dict[str, Any]]]]]] = 
         ),
         (
             {"id": "msg_3", "role": "user", "time": {"created": T0 + 20}},
-            [
-                {"id": "prt_c", "type": "compaction", "auto": True, "tail_start_id": "msg_2"},
-            ],
+            [{"id": "prt_c", "type": "compaction", "auto": True, "tail_start_id": "msg_2"}],
         ),
         (
             {
@@ -354,7 +352,7 @@ OPENCODE: Final[dict[str, list[tuple[dict[str, Any], list[dict[str, Any]]]]]] = 
                     "type": "text",
                     "text": "A lamp was mended.",
                     "time": {"start": T0 + 21, "end": T0 + 22},
-                },
+                }
             ],
         ),
         (
@@ -371,10 +369,8 @@ OPENCODE: Final[dict[str, list[tuple[dict[str, Any], list[dict[str, Any]]]]]] = 
     "ses_2": [
         (
             {"id": "msg_6", "role": "user", "time": {"created": T0 + 7}},
-            [
-                {"id": "prt_e", "type": "text", "text": "find it"},
-            ],
-        ),
+            [{"id": "prt_e", "type": "text", "text": "find it"}],
+        )
     ],
 }
 OPENCODE_SESSIONS: Final = [

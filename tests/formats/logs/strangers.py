@@ -47,9 +47,4 @@ def plover() -> list[dict[str, Any]]:
     ]
 
 
-STRANGERS: Final = {
-    "walrus": walrus(),
-    "pelican": pelican(),
-    "heron": heron(),
-    "plover": plover(),
-}
+STRANGERS: Final = {"walrus": walrus(), "pelican": pelican(), "heron": heron(), "plover": plover()}

@@ -74,11 +74,7 @@ def anthropic_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list
     return [
         tool.declared
         if tool.declared is not None
-        else {
-            "name": names[tool.name],
-            **_described(tool),
-            "input_schema": tool.schema,
-        }
+        else {"name": names[tool.name], **_described(tool), "input_schema": tool.schema}
         for tool in tools
     ]
 

@@ -545,11 +545,7 @@ def asked(block: Any) -> Any:
 
 
 def message_events(
-    role: str,
-    content: Any,
-    key_of: Callable[[Any], str],
-    calls: WaitingCalls,
-    model: str | None,
+    role: str, content: Any, key_of: Callable[[Any], str], calls: WaitingCalls, model: str | None
 ) -> list[PendingEvent]:
     """Return the events of a message in blocks; a user's are read as ``asked`` does."""
     if role == "user":
