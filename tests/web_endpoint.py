@@ -11,34 +11,48 @@ from typing import TYPE_CHECKING, Any
 from effort import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """Answers requests and logs none."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
 
 
 @contextmanager
-def endpoint(status: int, answer: bytes) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve ``answer``; give the address, and what was asked so far."""
+def served(answering: type[Quiet]) -> Iterator[str]:
+    """Serve with ``answering`` on this machine; give the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), answering)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE_S)
+
+
+@contextmanager
+def endpoint(
+    status: int, answer: bytes | Callable[[dict[str, Any]], bytes]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Serve ``answer``, or what it makes of requests; give the address, and what was asked."""
     asked: list[dict[str, Any]] = []
 
-    class Answering(BaseHTTPRequestHandler):
+    class Answering(Quiet):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append({"path": self.path, "key": self.headers["Authorization"], **body})
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(answer)
+            self.wfile.write(answer if isinstance(answer, bytes) else answer(body))
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
+    with served(Answering) as url:
+        yield f"{url}/v1/", asked
 
 
 def completion(text: str, **usage: int) -> bytes:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from effort import PATIENCE_S
+from web_endpoint import Quiet, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,10 +45,10 @@ def model_server(*script: Scripted) -> Iterator[tuple[str, list[Json]]]:
     asked: list[Json] = []
     lock = threading.Lock()
 
-    class Answering(BaseHTTPRequestHandler):
+    class Answering(Quiet):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802  (so it is called)
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 answer = script[len(asked) % len(script)]
@@ -67,19 +66,8 @@ def model_server(*script: Scripted) -> Iterator[tuple[str, list[Json]]]:
                 return
             self.wfile.write(b"0\r\n\r\n")
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
+    with served(Answering) as url:
+        yield url, asked
 
 
 # Chat completions.

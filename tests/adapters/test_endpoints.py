@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-from effort import PATIENCE_S
 from treering import InvalidInput, Ledger, Session
 from treering.adapters.endpoints import EndpointSummariser
 from treering.errors import Unavailable
 from treering.model.messages import UserMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def endpoint(status: int, answer: bytes) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve one answer to every request, and yield the requests."""
-    asked: list[dict[str, Any]] = []
-
-    class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            asked.append({"path": self.path, "key": self.headers["Authorization"],
-                          **json.loads(body)})  # fmt: skip
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
-
-
-def completion(text: str) -> bytes:
-    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+from web_endpoint import completion, endpoint
 
 
 def talked(ledger: Ledger, turns: int = 15) -> Session:

@@ -23,7 +23,7 @@ from ports import store_of
 from treering.errors import Conflict, DuplicateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
     from pathlib import Path
@@ -93,6 +93,14 @@ def colleagues(
     finally:
         for colleague in started:
             colleague.kill()
+
+
+def begin_together(started: Iterable[Colleague]) -> None:
+    """Let processes go to work together, once each is ready."""
+    listed = list(started)
+    assert [colleague.hear() for colleague in listed] == ["ready"] * len(listed)
+    for colleague in listed:
+        colleague.tell("go")
 
 
 def _spawned(work: Callable[..., None], *arguments: object) -> BaseProcess:

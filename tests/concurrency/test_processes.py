@@ -9,6 +9,7 @@ import pytest
 from broken.ledgers import SCOPE, open_ledger, said
 from concurrency.processes import (
     Colleague,
+    begin_together,
     check_order,
     colleagues,
     hold_gate,
@@ -29,10 +30,7 @@ ROUNDS = 12
 def test_threads_of_several_processes_share_one_order(path: Path) -> None:
     processes, threads, count = 3, 2, 60
     with colleagues(processes, write_in_threads, path, threads, count) as writers:
-        for writer in writers:
-            writer.hear()
-        for writer in writers:
-            writer.tell("go")
+        begin_together(writers)
         heard = [told for writer in writers for told in writer.hear()]
 
     with open_ledger(path) as ledger:

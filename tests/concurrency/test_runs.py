@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import HERE
+from concurrency.processes import begin_together
 from concurrency.run_works import Author, call_in_steps, hold_run
 from run_records import ends, kinds, results, runs
 
@@ -86,10 +87,7 @@ def test_many_who_open_at_once_close_a_crashed_run_once(location: str) -> None:
         author.kill()
 
     with Author(open_once, location) as one, Author(open_once, location) as other:
-        for opener in (one, other):
-            assert opener.hear() == "ready"
-        for opener in (one, other):
-            opener.tell("go")
+        begin_together((one, other))
         for opener in (one, other):
             assert opener.hear() == "opened"
 

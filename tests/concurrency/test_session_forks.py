@@ -9,7 +9,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE
-from concurrency.processes import Colleague, colleagues, ended_well, in_child
+from concurrency.processes import Colleague, begin_together, colleagues, ended_well, in_child
 from concurrency.run_works import Author
 from effort import PATIENCE_S
 from run_records import runs
@@ -144,10 +144,7 @@ def test_processes_that_fork_the_same_session_each_have_their_forks(location: st
     with treering.open(location) as ledger:
         take_turn(session_of(ledger), "first")
         with colleagues(2, fork_and_write, location) as forking:
-            for colleague in forking:
-                assert colleague.hear() == "ready"
-            for colleague in forking:
-                colleague.tell("go")
+            begin_together(forking)
             for colleague in forking:
                 assert colleague.hear() == "done"
 
@@ -164,10 +161,7 @@ def test_a_fork_that_is_made_while_others_record_has_whole_turns_only(location: 
         take_turn(session_of(ledger), "first")
     recording = Colleague(take_turns, location, 0)
     with colleagues(1, fork_and_write, location) as forking:
-        for colleague in (recording, *forking):
-            assert colleague.hear() == "ready"
-        for colleague in (recording, *forking):
-            colleague.tell("go")
+        begin_together((recording, *forking))
         for colleague in (recording, *forking):
             assert colleague.hear() == "done"
         recording.join()
@@ -192,10 +186,7 @@ def test_processes_that_undo_at_once_undo_each_a_turn_of_its_own(location: str) 
         for number in range(2 * UNDONE + 1):
             take_turn(session_of(ledger), f"turn {number}")
         with colleagues(2, undo_often, location) as undoing:
-            for colleague in undoing:
-                assert colleague.hear() == "ready"
-            for colleague in undoing:
-                colleague.tell("go")
+            begin_together(undoing)
             for colleague in undoing:
                 assert colleague.hear() == "done"
 

@@ -9,7 +9,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, said
-from concurrency.processes import colleagues
+from concurrency.processes import begin_together, colleagues
 from effort import PATIENCE_S
 from treering.errors import Conflict, InvalidInput, SensitiveContent
 from treering.ledger.keyed_records import RecordChange
@@ -157,10 +157,7 @@ def test_processes_that_count_together_lose_no_step(location: str) -> None:
     with treering.open(location) as ledger:
         records = ledger.records(HERE, "counters")
         with colleagues(3, count_up, location, 8) as counters:
-            for counter in counters:
-                counter.hear()
-            for counter in counters:
-                counter.tell("go")
+            begin_together(counters)
             for counter in counters:
                 counter.hear()
 

@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from effort import PATIENCE_S
 from treering.embedders.endpoint import TEXTS_AT_ONCE, EndpointEmbedder
 from treering.errors import Unavailable
+from web_endpoint import endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     Rows = Callable[[list[str]], list[list[float]]]
 
 
-@contextmanager
-def endpoint(rows: Rows, status: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def vectors_of(rows: Rows, status: int = 200) -> AbstractContextManager[tuple[str, list[Any]]]:
     """Serve what ``rows`` makes of texts, in reverse; tell what was asked."""
-    asked: list[dict[str, Any]] = []
 
-    class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append({"path": self.path, "key": self.headers["Authorization"], **body})
-            made = [{"index": at, "embedding": row} for at, row in enumerate(rows(body["input"]))]
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps({"data": made[::-1]}).encode())
+    def answer(asked: dict[str, Any]) -> bytes:
+        made = [{"index": at, "embedding": row} for at, row in enumerate(rows(asked["input"]))]
+        return json.dumps({"data": made[::-1]}).encode()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
+    return endpoint(status, answer)
 
 
 def lengths(texts: list[str]) -> list[list[float]]:
@@ -54,7 +34,7 @@ def lengths(texts: list[str]) -> list[list[float]]:
 
 
 def test_rows_come_in_the_order_of_texts_and_of_length_1() -> None:
-    with endpoint(lengths) as (url, asked):
+    with vectors_of(lengths) as (url, asked):
         vectors = EndpointEmbedder(url, "small", api_key="k").embed(["a", "four"])
 
     assert np.allclose(vectors[:, 0] / vectors[:, 2], [1, 4])
@@ -64,7 +44,7 @@ def test_rows_come_in_the_order_of_texts_and_of_length_1() -> None:
 
 
 def test_many_texts_are_sent_in_batches() -> None:
-    with endpoint(lengths) as (url, asked):
+    with vectors_of(lengths) as (url, asked):
         vectors = EndpointEmbedder(url, "small").embed(["text"] * (TEXTS_AT_ONCE + 1))
 
     assert len(vectors) == TEXTS_AT_ONCE + 1
@@ -72,7 +52,7 @@ def test_many_texts_are_sent_in_batches() -> None:
 
 
 def test_blank_texts_are_not_sent() -> None:
-    with endpoint(lengths) as (url, asked):
+    with vectors_of(lengths) as (url, asked):
         vectors = EndpointEmbedder(url, "small").embed(["", "word", "  "])
 
     assert [bool(row.any()) for row in vectors] == [False, True, False]
@@ -90,12 +70,12 @@ def test_blank_texts_are_not_sent() -> None:
     ids=["one short", "empty", "of several lengths", "out of range"],
 )
 def test_rows_that_are_no_vectors_are_refused(rows: Rows) -> None:
-    with endpoint(rows) as (url, _), pytest.raises(Unavailable, match=url):
+    with vectors_of(rows) as (url, _), pytest.raises(Unavailable, match=url):
         EndpointEmbedder(url, "small").embed(["one", "three"])
 
 
 def test_a_server_that_fails_is_named() -> None:
-    with endpoint(lengths, 500) as (url, _), pytest.raises(Unavailable, match="answered 500"):
+    with vectors_of(lengths, 500) as (url, _), pytest.raises(Unavailable, match="answered 500"):
         EndpointEmbedder(url, "small").embed(["one"])
 
 

@@ -22,7 +22,7 @@ from psycopg.errors import CheckViolation
 
 from builders import HERE, said
 from children import run_python
-from concurrency.processes import check_order, colleagues, in_child
+from concurrency.processes import begin_together, check_order, colleagues, in_child
 from effort import PATIENCE_S, rounds
 from postgres_writers import (
     Account,
@@ -184,10 +184,7 @@ def test_processes_lose_double_and_reorder_nothing(
 ) -> None:
     times = 100
     with colleagues(PROCESSES, write_to, url, session_id, times) as writers:
-        for writer in writers:
-            writer.hear()
-        for writer in writers:
-            writer.tell("go")
+        begin_together(writers)
         told = [writer.hear() for writer in writers]
 
     assert told == [sorted(seqs) for seqs in told]
@@ -203,10 +200,7 @@ def test_processes_with_threads_and_batches_over_several_sessions_share_one_orde
 ) -> None:
     account = Account()
     with colleagues(3, write, url, 40) as writers:
-        for writer in writers:
-            writer.hear()
-        for writer in writers:
-            writer.tell("go")
+        begin_together(writers)
         for writer in writers:
             account.add(writer.hear())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,15 +32,6 @@ def book() -> Iterator[Ledger]:
         # What comes first is heard by nobody, so that tests count only their own events.
         note(ledger, "before")
         yield ledger
-
-
-@pytest.fixture
-def log() -> Iterator[Log]:
-    kept = Log()
-    logger = logging.getLogger("treering.spine")
-    logger.addHandler(kept)
-    yield kept
-    logger.removeHandler(kept)
 
 
 # Errors.

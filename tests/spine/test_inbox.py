@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import HERE
+from concurrency.processes import begin_together
 from concurrency.run_works import Author, take_and_hold, work_off
 from effort import PATIENCE_S
 from ports import store_of
@@ -361,10 +362,7 @@ def test_two_processes_do_each_of_200_messages_once_and_in_order(location: str) 
             inbox.post(text)
 
         with Author(work_off, location) as one, Author(work_off, location) as other:
-            for worker in (one, other):
-                assert worker.hear() == "ready"
-            for worker in (one, other):
-                worker.tell("go")
+            begin_together((one, other))
             did = [worker.hear() for worker in (one, other)]
 
         assert done(inbox) == texts

@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE
+from concurrency.processes import begin_together
 from concurrency.run_works import Author, begin_in_turn, hold_run
 from effort import PATIENCE_S
 from run_records import ends, kinds, results, runs, started_elsewhere
@@ -192,10 +193,7 @@ def test_the_run_of_a_process_that_died_is_closed_when_it_is_found(
 
 def test_processes_that_wait_for_each_other_all_have_their_turn(location: str) -> None:
     with Author(begin_in_turn, location, 6) as one, Author(begin_in_turn, location, 6) as other:
-        for author in (one, other):
-            assert author.hear() == "ready"
-        for author in (one, other):
-            author.tell("go")
+        begin_together((one, other))
         for author in (one, other):
             assert author.hear() == "done"
 

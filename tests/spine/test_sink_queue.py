@@ -48,15 +48,6 @@ def book() -> Iterator[Ledger]:
         yield ledger
 
 
-@pytest.fixture
-def log() -> Iterator[Log]:
-    kept = Log()
-    logger = logging.getLogger("treering.spine")
-    logger.addHandler(kept)
-    yield kept
-    logger.removeHandler(kept)
-
-
 # Order.
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, said
-from concurrency.processes import colleagues
+from concurrency.processes import begin_together, colleagues
 from ports import store_of
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
@@ -351,10 +351,7 @@ def test_processes_that_follow_at_once_enter_each_event_once(tmp_path: Path) -> 
     path = tmp_path / "a.db"
     treering.open(path).close()
     with colleagues(2, write_and_shelve, path) as workers:
-        for worker in workers:
-            worker.hear()
-        for worker in workers:
-            worker.tell("go")
+        begin_together(workers)
 
         assert [worker.hear() for worker in workers] == [20, 20]
     with treering.open(path) as ledger:

@@ -14,7 +14,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
-from concurrency.processes import colleagues
+from concurrency.processes import begin_together, colleagues
 from ports import store_of
 from treering.storage.sqlite import search_index
 
@@ -215,10 +215,7 @@ def test_processes_that_index_at_once_enter_every_event_once(tmp_path: Path) -> 
     path = tmp_path / "a.db"
     treering.open(path).close()
     with colleagues(2, index_and_search, path) as workers:
-        for worker in workers:
-            worker.hear()
-        for worker in workers:
-            worker.tell("go")
+        begin_together(workers)
 
         assert [worker.hear() for worker in workers] == [20, 20]
     with treering.open(path) as ledger:
@@ -272,10 +269,7 @@ def test_processes_that_index_and_erase_at_once_leave_no_erased_word_behind(tmp_
     path = tmp_path / "a.db"
     treering.open(path).close()
     with colleagues(2, redact_what_is_found, path) as workers:
-        for worker in workers:
-            worker.hear()
-        for worker in workers:
-            worker.tell("go")
+        begin_together(workers)
         told = set().union(*(worker.hear() for worker in workers))
     words = [rare(1_000 * (number + 1) + at) for number in range(2) for at in range(25)]
 
