@@ -20,7 +20,7 @@ import uvicorn
 
 import treering
 from effort import PATIENCE_S
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.surfaces.server.access import ServerAddress
 from treering.surfaces.server.application import Application
 from treering.surfaces.server.grants import TokenFile, TokenSet, new_token

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from copy import copy
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from treering.clock import now_ms
 from treering.config import DATABASE_VARIABLE, default_folder, keys_folder, mask_key
 from treering.errors import InvalidInput, StorageError, Unsupported
 from treering.lazy import LazyModule, lazy_pattern
@@ -315,8 +315,3 @@ def _built_guard(*, personal: bool) -> SecretGuard:
     from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (only when something is recorded)
 
     return SecretGuard(key=mask_key, personal=personal)
-
-
-def now_ms() -> int:
-    """Return milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

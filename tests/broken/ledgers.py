@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from ahocorasick_rs import BytesAhoCorasick
 
-from treering.app import now_ms
 from treering.capture.secrets import SecretGuard
+from treering.clock import now_ms
 from treering.ledger.drafts import Drafter, compressed
 from treering.ledger.ledger import Ledger
 from treering.model.codec import PAYLOAD_BYTES_MAX, encode

@@ -14,7 +14,7 @@ import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from ports import store_of
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
 from treering.storage.leases import SILENCE_ELSEWHERE_MS, LeaseOwner

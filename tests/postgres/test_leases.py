@@ -16,7 +16,7 @@ from effort import PATIENCE_S
 from postgres_places import Place
 from postgres_server import Server, laid_out
 from postgres_writers import store_of, until
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
 from treering.storage.leases import LeaseOwner

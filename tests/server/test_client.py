@@ -16,9 +16,9 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from effort import PATIENCE_S
 from served import ServerProcess, ThreadServer
-from treering.app import now_ms
 from treering.client.connection import ServerConnection
 from treering.client.ledger import RemoteLedger
+from treering.clock import now_ms
 from treering.errors import (
     NotAuthenticated,
     NotFound,

@@ -16,8 +16,8 @@ from clocks import Clock
 from effort import seeds
 from served import InProcess
 from spans import parse_traces
-from treering.app import now_ms
 from treering.capture.otel_intake import SILENT_MS
+from treering.clock import now_ms
 from treering.surfaces.server.grants import TokenFile
 from treering.surfaces.server.serving import closing_lost_runs
 

@@ -8,7 +8,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE
-from treering.app import now_ms
+from treering.clock import now_ms
 
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine

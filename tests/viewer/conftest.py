@@ -17,7 +17,7 @@ from browsers import launch_options
 from effort import PATIENCE_S
 from sample_sessions import record_samples
 from served import ThreadServer
-from treering.app import now_ms
+from treering.clock import now_ms
 from viewed import ViewedLedger
 
 if TYPE_CHECKING:

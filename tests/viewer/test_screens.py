@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from served import ThreadServer
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.surfaces.server.grants import TokenFile
 from viewed import COLOURS, faults
 

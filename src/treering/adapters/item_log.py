@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections import Counter
 from copy import deepcopy
 from itertools import islice
@@ -25,6 +24,7 @@ from urllib.parse import quote
 import msgspec
 
 from treering.adapters.backlog import Backlog, BacklogStatus, Spool, report_in
+from treering.clock import now_ms
 from treering.errors import (
     InvalidInput,
     NotFound,
@@ -335,7 +335,7 @@ class Claims:
 
     def __init__(self, since_ms: int | None = None) -> None:
         """Treat events from ``since_ms`` on, by default from now, as possibly new messages."""
-        self._since_ms = int(time.time() * 1_000) if since_ms is None else since_ms
+        self._since_ms = now_ms() if since_ms is None else since_ms
         self._ids: dict[str, None] = {}
         self.tools: dict[str | None, str | None] = {}
         """Tools by the ids of their calls: outputs do not name them."""

@@ -6,7 +6,6 @@ agent = Agent(…, capabilities=[TreeringRecorder(session)])
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -21,6 +20,7 @@ from treering.adapters.item_log import (
 from treering.adapters.lenient_writer import LenientWriter, Reply, record_reply
 from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.wire import arguments_of
+from treering.clock import now_ms
 from treering.errors import Conflict, RunInterrupted, ToolDenied, Unsupported
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import RecordChange, keys_of
@@ -103,7 +103,7 @@ class TreeringConversationStore(ConversationStore):
         self._records = self.buffer.records(self._scope, TRANSCRIPTS, agent=agent)
         self._lanes = Lanes()
         self._claims: dict[str, Claims] = {}
-        self._since_ms = int(time.time() * 1_000)
+        self._since_ms = now_ms()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation; None if it does not exist."""

@@ -9,13 +9,13 @@ and what was put is read. Erasing never waits: it raises, so that nothing seems 
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from treering.adapters.backlog import Backlog, BacklogStatus, Spool
+from treering.clock import now_ms
 from treering.errors import (
     Closed,
     Conflict,
@@ -157,12 +157,12 @@ class RecordBuffer(BacklogStatus):
 
     def _keep(self, events: Sequence[NewEvent], error: TreeringError | None) -> list[Header]:
         """Keep events that could not be recorded, or that come after others that could not."""
-        now_ms = int(time.time() * 1_000)
+        at_ms = now_ms()
         batch = [
             msgspec.structs.replace(
                 without_bytes(event),
                 event_id=event.event_id or new_id(),
-                ts_ms=event.ts_ms or now_ms,
+                ts_ms=event.ts_ms or at_ms,
             )
             for event in events
         ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections import Counter
 from functools import cache
 from hashlib import sha256
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput, TreeringError
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import state_folder
@@ -244,4 +244,4 @@ def _counted(entries: list[QuarantineEntry]) -> int:
 
 
 def _now() -> str:
-    return instant(time.time_ns() // 1_000_000)
+    return instant(now_ms())

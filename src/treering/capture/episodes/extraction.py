@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -40,6 +39,7 @@ from treering.capture.episodes.lines import (
 )
 from treering.capture.intake.event_ids import named_id
 from treering.capture.quarantine import reason_of
+from treering.clock import now_ms
 from treering.errors import InvalidScope, NotFound
 from treering.formats import openclaw
 from treering.model.codec import encode
@@ -188,7 +188,7 @@ class SpoolExtractor:
                         files[name] = previous
             state.schema = ExtractState().schema
             state.sessions_root, state.files = str(self._root), files
-            state.updated_at = instant(time.time_ns() // 1_000_000)
+            state.updated_at = instant(now_ms())
             save_state(self._state, state)
 
     def _read(
@@ -218,7 +218,7 @@ class SpoolExtractor:
                 or position.print is None
                 or not position.print.is_keyed
             ):
-                now = instant(time.time_ns() // 1_000_000)
+                now = instant(now_ms())
                 position.reached(stream, lines.offset, now, key=self._key())
 
     def _spooled(

@@ -29,6 +29,7 @@ from treering.capture.episodes.files import (
 )
 from treering.capture.episodes.lines import BY_FIELD, SPOOL_SCHEMA, LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
+from treering.clock import now_ms
 from treering.errors import Busy, DuplicateEvent, NotFound, TreeringError
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.fields import instant
@@ -369,7 +370,7 @@ class IngestState(msgspec.Struct, kw_only=True):
         self.size = os.fstat(stream.fileno()).st_size
         self.print = fingerprint_of(stream, offset, key)
         self.schema = STATE_SCHEMA
-        self.updated_at = instant(time.time_ns() // 1_000_000)
+        self.updated_at = instant(now_ms())
 
     def _restart_reason(
         self, stream: IO[bytes], ledger: str, key: Callable[[], bytes]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import time
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
+from treering.clock import now_ms
 from treering.derive.visible import visible
 from treering.errors import InvalidInput
 from treering.formats.clawser import views
@@ -36,7 +36,7 @@ class EventLog:
         self,
         max_size: int | None = None,
         on_append: Callable[[dict[str, Any]], None] | None = None,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._events: list[Any] = []
         self._next = 0

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 import click
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.lazy import LazyModule
 from treering.model.fields import check_name, check_time
@@ -208,8 +209,6 @@ def parse_time(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     try:
         number = _whole(text)
     except (ValueError, OverflowError) as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from treering.adapters.backlog import WRITES_FOLDER
-from treering.app import administer, now_ms
+from treering.app import administer
 from treering.capture.health import (
     CUT_OFF,
     FILES_MAX,
@@ -29,6 +29,7 @@ from treering.capture.hooks.settings import HOOKED, found_hooks
 from treering.capture.hooks.spool import UNREAD, default_spool, spool_files
 from treering.capture.intake.log_search import log_folders
 from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
+from treering.clock import now_ms
 from treering.errors import InvalidScope, NotFound, NotPermitted, TreeringError
 from treering.formats.registry import failed_plugins
 from treering.hook import SPOOL_BYTES_MAX

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 import msgspec
 
-from treering.app import now_ms as clock_ms
+from treering.clock import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX

@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput
 from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
@@ -306,7 +307,6 @@ def _write_bundle(
     ledger: Ledger, session: Session, stream: IO[bytes], *, with_payloads: bool
 ) -> Exported:
     """Write the page, the events and a proof; events that hold a secret have no content in it."""
-    from treering.app import now_ms  # noqa: PLC0415  (only where it is asked for)
     from treering.ledger.proof_bundles import without_secrets, write_bundle  # noqa: PLC0415
 
     page, exact = io.BytesIO(), io.BytesIO()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from treering.app import import_logs, new_guard, now_ms
+from treering.app import import_logs, new_guard
 from treering.capture.intake.log_search import LogFolder, all_log_folders, find_files, log_folders
 from treering.capture.intake.probe import ASK
 from treering.capture.quarantine import note_faults
+from treering.clock import now_ms
 from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
 from treering.model.intakes import NOT_A_LOG

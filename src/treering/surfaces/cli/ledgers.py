@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from treering.clock import now_ms
 from treering.config import DATABASE_VARIABLE, default_database, keys_folder
 from treering.errors import (
     InvalidInput,
@@ -243,8 +244,6 @@ def _place_of(location: str) -> tuple[object, ...]:
 
 def read_span(since: str | None, until: str | None) -> dict[str, int | None]:
     """Return the times that --since and --until name. Raise InvalidInput if they make no sense."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     now = now_ms()
     since_ms = parse_moment(since, now_ms=now, flag="--since")
     until_ms = parse_moment(until, now_ms=now, flag="--until")

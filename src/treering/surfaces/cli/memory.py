@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from treering.clock import now_ms
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command, flag, group, option, parse_time
 from treering.surfaces.cli.facts.read import masked, print_facts
@@ -142,8 +143,6 @@ def has_done(receipt: MaintenanceReceipt) -> bool:
 
 def print_receipts(receipts: Sequence[MaintenanceReceipt]) -> None:
     """Print what was done in each scope."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     at = clock(now_ms())[11:]
     for receipt in receipts:
         if receipt.is_busy:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput
 from treering.memory.recall_result import RecallResult
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
@@ -98,8 +99,6 @@ def recall(
     nothing is recorded, so nothing counts as used. Agents pass --record: facts that are never
     used fade.
     """
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     if max_tokens is not None and not block:
         raise InvalidInput("--max-tokens needs --block", hint="add --block")
     if record and as_of is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 from treering.model.search_queries import parse_search

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import click
 
+from treering.clock import now_ms
 from treering.config import settings_folder
 from treering.errors import InvalidInput, Unsupported
 from treering.surfaces.cli.commands import invocation, show
@@ -134,7 +135,6 @@ def run_server(
     is_read_only: bool = False,
 ) -> None:
     """Serve a ledger, its pages and MCP, until the process is asked to end."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
     from treering.surfaces.mcp.endpoint import McpEndpoint  # noqa: PLC0415
     from treering.surfaces.server.access import ServerAddress  # noqa: PLC0415
     from treering.surfaces.server.application import Application  # noqa: PLC0415
@@ -370,8 +370,6 @@ def add(
     token_file: Path | None = token_file_option,
 ) -> None:
     """Create a token and print it. It is shown only once: the file keeps its hash."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     now = now_ms()
     wanted: Any = [right.strip() for right in rights.split(",") if right.strip()]
     token, stored = _file(token_file).add(

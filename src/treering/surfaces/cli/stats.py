@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
+from treering.clock import now_ms
 from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
@@ -192,8 +193,6 @@ def _days(period: Period) -> Iterator[Period]:
 
 
 def _period(days: int | None, since: str | None, until: str | None) -> Period:
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     if days is not None and since is not None:
         raise InvalidInput("--days and --since exclude each other", hint="drop one of the two")
     now = now_ms()

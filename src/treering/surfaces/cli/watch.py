@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.app import import_logs, new_guard, now_ms
+from treering.app import import_logs, new_guard
 from treering.capture.intake.log_search import log_folders
+from treering.clock import now_ms
 from treering.errors import InvalidInput, TreeringError
 from treering.surfaces.cli.commands import fail, invocation, kind_of, show
 from treering.surfaces.cli.declare import argument, command, flag, option

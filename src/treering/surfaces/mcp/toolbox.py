@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.clock import now_ms
 from treering.context.tokens import estimate
 from treering.errors import Closed, InvalidInput, InvalidScope, LedgerMoved, NotFound, TreeringError
 from treering.ledger.records import AGENT
@@ -200,7 +201,6 @@ class Toolbox:
 
     def sessions(self, ledger: Ledger, asked: dict[str, Any]) -> Answer:
         """Return the sessions of the scope, the last written to first."""
-        from treering.app import now_ms  # noqa: PLC0415  (not before something is asked)
         from treering.surfaces.shared.times import parse_moment  # noqa: PLC0415
 
         page = ledger.sessions(

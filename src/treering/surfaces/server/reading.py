@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from treering.clock import now_ms
 from treering.context.dialects import Dialect
 from treering.derive.periods import Period
 from treering.errors import InvalidInput, NotPermitted
@@ -439,7 +439,7 @@ def tool_statistics(request: Request) -> list[ToolStatistics]:
 def statistics(request: Request) -> Statistics:
     """Return activity, tokens and cost of a scope in a period, compared with the one before."""
     asked = request.arguments
-    until_ms = int(time.time() * 1_000) if asked.until_ms is None else asked.until_ms
+    until_ms = now_ms() if asked.until_ms is None else asked.until_ms
     since_ms = asked.since_ms
     if since_ms is None:
         since_ms = max(until_ms - asked.days * _DAY_MS + 1, 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput, NotFound
 from treering.model.memories import CATEGORIES, FACT_STATES, Fact
 from treering.model.queries import Page
@@ -122,8 +123,6 @@ def list_(
     --as-of asks what was believed at a time, --valid-at what was true at a time: a fact may be
     learned long after it became true.
     """
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     if states and valid_at is not None:
         raise InvalidInput(
             "--valid-at and --state exclude each other", hint="drop --state, or --valid-at"
@@ -246,8 +245,6 @@ def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
 def _used(fact: Fact) -> str:
     if not fact.access_count:
         return "not used yet"
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     last = ago(fact.last_accessed_ms, now_ms=now_ms())
     return f"used {counted(fact.access_count, 'time')}, last {last}"
 
@@ -391,8 +388,6 @@ def history(*, scope: Scope, fact: str = argument()) -> None:
 
 def print_facts(facts: Sequence[Fact], *, with_state: bool) -> None:
     """Print ``facts``, one per row; all of them are current unless ``with_state``."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     now = now_ms()
     rows = [
         [

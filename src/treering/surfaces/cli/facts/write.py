@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from treering.clock import now_ms
 from treering.errors import InvalidInput
 from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, Fact
 from treering.model.scopes import Scope
@@ -152,8 +153,6 @@ def add(
     secrets are refused, and instructions to the reader are quarantined until somebody accepts
     them; the exit status is then 1.
     """
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     text = " ".join(words).strip()
     if not text:
         raise InvalidInput(

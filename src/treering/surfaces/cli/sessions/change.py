@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.app import now_ms as clock_ms
+from treering.clock import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import (

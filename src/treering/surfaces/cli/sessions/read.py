@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.app import now_ms
+from treering.clock import now_ms
 from treering.model import queries
 from treering.model.codec import encode
 from treering.model.parts import SessionOpened, safe_part
@@ -173,8 +173,6 @@ def _say_nothing(
 
 def print_sessions(sessions: Sequence[SessionOutline], *, is_scope_shown: bool = False) -> None:
     """Print ``sessions``, one a row; with their scopes if they are of several."""
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
     now = now_ms()
     rows = [
         [
