@@ -16,6 +16,7 @@ from effort import PATIENCE_S
 from postgres_places import Place
 from postgres_server import Server, laid_out
 from postgres_writers import store_of, until
+from run_records import Doorkeeper
 from treering.clock import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from postgres_server import StopMode
+    from treering.spine.ports import Occasion, Preparation
     from treering.storage.postgres.store import PostgresStore
 
 ANOTHER_MACHINE: Final = "0123456789ab"
@@ -112,6 +114,29 @@ def test_what_another_took_meanwhile_is_not_held_any_more(
         until(lambda: store_of(other).leases.hold("sink"))
 
         assert not store.leases.hold("sink")
+
+
+def test_who_loses_the_connection_while_a_run_begins_does_not_begin_a_second_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the session and the start, another process gets what we held."""
+    monkeypatch.setattr(leases, "BEAT_S", 3_600.0)
+    with treering.open(place.url) as ledger, treering.open(place.url) as other:
+        theirs = other.session("s", scope=HERE, agent="lyria").turn()
+
+        class Absent(Doorkeeper):
+            def before_run(self, occasion: Occasion, prompt: str | None, /) -> Preparation:
+                cut_off(place)
+                theirs.start()
+                return super().before_run(occasion, prompt)
+
+        ledger.spine([Absent()])
+        ours = ledger.session("s", scope=HERE, agent="lyria").turn(wait_s=0.0)
+        with pytest.raises(treering.errors.RunActive, match=theirs.run_id):
+            ours.start()
+
+        started = [h.run_id for h in other.headers(HERE).items if h.kind == "run.started"]
+        assert started == [theirs.run_id]
 
 
 def cut_off(place: Place) -> None:

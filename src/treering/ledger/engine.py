@@ -16,7 +16,14 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, OutcomeUnknown, RunActive, SensitiveContent, TreeringError
+from treering.errors import (
+    Conflict,
+    InvalidInput,
+    OutcomeUnknown,
+    RunActive,
+    SensitiveContent,
+    TreeringError,
+)
 from treering.lazy import LazyModule, lazy_logger
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.records import SealedMeanwhile
@@ -296,6 +303,8 @@ class Engine:
             hold = _Hold(self.store, f"beginning in {session_id} of {scope}")
             with lock.guard, lock, hold, hold:
                 is_held = hold.take()
+                # What others record if they get the hold of a lost connection moves the session on.
+                head = self.head_seq(scope, session_id) if self.store.leases.can_be_lost else None
                 active = (
                     self._active_run(scope, session_id, is_left=self._is_left) if is_held else None
                 )
@@ -305,7 +314,11 @@ class Engine:
                         self.forget(run_state)
                         return None
                     events = run_state.opening(added)
-                    return self.write(events, numbers=run_state.number(events), fits=True)
+                    numbers = run_state.number(events)
+                    try:
+                        return self.write(events, expected_seq=head, numbers=numbers, fits=True)
+                    except Conflict:
+                        is_held = False
             patience_s = wait_s if is_held else max(wait_s, BEGINNING_S)
             left_s = patience_s - (time.monotonic() - started)
             if left_s <= 0:

@@ -423,6 +423,10 @@ class CursorStore(Protocol):
 class LeaseStore(Protocol):
     """Says which process owns a run, and holds names for one process at a time."""
 
+    @property
+    def can_be_lost(self) -> bool:
+        """Whether a name may become free while its holder lives, as on a connection that is cut."""
+
     def owner(self) -> str:
         """Return the name under which this process owns its runs.
 

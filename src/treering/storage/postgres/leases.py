@@ -250,6 +250,8 @@ SELECT
 class Leases:
     """The leases of one store."""
 
+    can_be_lost: Final = True
+
     def __init__(self, server: Server) -> None:
         self._server = server
         self._locks = NamedLocks(server)

@@ -243,6 +243,8 @@ _HOLD: Final = "hold\0"
 class Leases:
     """What one store holds."""
 
+    can_be_lost: Final = not IS_SUPPORTED
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._path = None if database.in_memory else os.path.realpath(database.path) + ".leases"
