@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from treering import InvalidInput
+from treering import InvalidInput, NewEvent
 from treering.views import Isolation
 
 if TYPE_CHECKING:
@@ -72,6 +72,27 @@ def test_another_session_whose_opening_is_erased_is_taken_for_the_strictest(
 
     again = ledger.session("s1", scope=HERE, agent="lyria")
     assert (again.settings.mode, again.isolation) == ("main", Isolation())
+
+
+@pytest.mark.parametrize("erasure", ["redacted", "expired"])
+def test_a_session_that_nothing_opened_keeps_its_tools_when_its_first_event_is_erased(
+    ledger: Ledger, erasure: str
+) -> None:
+    """As sessions of appended and ingested messages: no settings went with their first event."""
+    said = NewEvent(
+        scope=HERE, session_id="s1", kind="conversation.user", agent_id="lyria", summary="hello?"
+    )
+    (header,) = ledger.append([said])
+
+    if erasure == "redacted":
+        ledger.redact(HERE, event_id=header.event_id)
+    else:
+        ledger.expire(HERE, now_ms=header.recorded_ms + 61 * DAY_MS)
+
+    again = ledger.session("s1", scope=HERE, agent="lyria")
+    assert (again.isolation, again.permits("file_system")) == (None, True)
+    with again.turn() as turn, turn.tool("file_system") as call:
+        call.finish("done")
 
 
 def test_a_pruned_session_shows_nothing_of_what_was_redacted_before(ledger: Ledger) -> None:

@@ -146,6 +146,10 @@ def _settings(store: EventStore, opening: Event) -> SessionSettings:
     scope, session_id = Scope(opening.scope), opening.session_id
     cut = store.sessions.cut(scope, session_id) if opening.seq > 1 else None
     if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
+        # An erased event keeps its kind: one that opened nothing took no settings with it.
+        first = store.reader.records(scope, session_id, after_seq=0, limit=1)
+        if first and first[0].kind not in OPENINGS:
+            return SessionSettings()
         remaining = settings_after_forgetting(store, scope, session_id)
         erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_SESSION
         return remaining or erased
