@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_type
 import pytest
 
 import make_aio_types
+import treering
 from builders import ELSEWHERE, HERE, said
 from children import Child
 from effort import PATIENCE_S
@@ -215,6 +216,59 @@ def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
 
     monkeypatch.setattr(Run, "start", start_late)
     run(work())
+
+
+async def opened_turn(path: Path, opened: list[aio.AsyncLedger], started: asyncio.Event) -> None:
+    async with aio.open(path) as ledger:
+        opened.append(ledger)
+        await endless_turn(ledger.session("s1", scope=HERE, agent="lyria"), started)
+
+
+async def left_open(path: Path, opened: list[aio.AsyncLedger], started: asyncio.Event) -> None:
+    opened.append(await aio.open(path))
+    await endless_turn(opened[0].session("s1", scope=HERE, agent="lyria"), started)
+
+
+@pytest.mark.parametrize("work", [opened_turn, left_open])
+def test_a_turn_ends_although_its_loop_is_closed_under_it(tmp_path: Path, work: Any) -> None:
+    opened: list[aio.AsyncLedger] = []
+    loop, started = asyncio.new_event_loop(), asyncio.Event()
+    coroutine = work(tmp_path / "a.db", opened, started)
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.wait_for(started.wait(), PATIENCE_S))
+    loop.close()
+
+    coroutine.close()  # As who collects garbage does.
+
+    with treering.open(tmp_path / "a.db") as ledger:
+        with ledger.session("s1", scope=HERE, agent="lyria").turn(wait_s=PATIENCE_S):
+            kinds = [header.kind for header in ledger.headers(HERE).items]
+        assert kinds[-2:] == ["run.interrupted", "run.started"]
+    assert not task.done()
+    opened[0].sync.close()
+    opened[0].lanes.close()
+
+
+def test_a_follower_ends_although_its_loop_is_closed_under_it(tmp_path: Path) -> None:
+    async def follow() -> None:
+        opened.append(await aio.open(tmp_path / "a.db"))
+        await opened[0].append([said("hello")])
+        async for _ in opened[0].follow(HERE, stop=stop):
+            heard.set()
+
+    opened: list[aio.AsyncLedger] = []
+    loop, heard, stop = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    coroutine = follow()
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.wait_for(heard.wait(), PATIENCE_S))
+    loop.close()
+
+    coroutine.close()  # As who collects garbage does.
+
+    assert stop.is_set()
+    assert not task.done()
+    opened[0].sync.close()
+    opened[0].lanes.close()
 
 
 def test_a_follower_hears_of_events_and_ends_when_its_task_does(tmp_path: Path) -> None:

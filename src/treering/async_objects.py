@@ -28,7 +28,7 @@ from treering.ledger.ledger import Ledger
 from treering.ledger.sessions import Session
 from treering.memory.identity import UserIdentities
 from treering.memory.memory import Memory
-from treering.spine.off_loop import DaemonThread, Lanes, off_loop
+from treering.spine.off_loop import DaemonThread, Lanes, after_loop, in_event_loop, off_loop
 from treering.spine.runs import Run, ToolCall
 from treering.spine.tool_functions import current_run
 
@@ -114,6 +114,9 @@ class AsyncObject:
         await self._leave(kind, error, trace)
 
     async def _leave(self, *error: Any) -> None:
+        if not in_event_loop():
+            after_loop(self.sync.__exit__, *error)
+            return
         # A task that is cancelled once more still has to end what it began.
         await self._lanes.complete(self._lane, self.sync.__exit__, *error)
 
@@ -229,6 +232,9 @@ class AsyncItems(Generic[Item]):
             self._stop.set()  # A follower waits for news: have it end, then wait for it.
             await asyncio.gather(step, return_exceptions=True)
             raise
+        except GeneratorExit:
+            self._stop.set()  # The loop is closed: nobody hears what comes.
+            raise
 
     async def aclose(self) -> None:
         """End it early."""
@@ -272,7 +278,10 @@ class AsyncLedger(AsyncObject):
 
     async def close(self) -> None:
         """Complete pending calls, interrupt open runs, close the database."""
-        await off_loop(None, self._close)
+        if in_event_loop():
+            await off_loop(None, self._close)
+        else:
+            after_loop(self._close)
 
     def _close(self) -> None:
         self._lanes.close()

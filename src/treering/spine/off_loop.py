@@ -18,7 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
 
-from treering.errors import Closed
+from treering.errors import Closed, TreeringError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -87,6 +87,17 @@ async def off_any_loop(act: Callable[..., Result], *args: Any) -> Result:
     if in_event_loop():
         return await off_loop(None, act, *args)
     return act(*args)
+
+
+def after_loop(act: Callable[..., object], *args: Any) -> None:
+    """Call ``act`` in a thread, for a coroutine whose loop is closed: it cannot wait any more."""
+
+    def call() -> None:
+        with contextlib.suppress(TreeringError):  # Nobody is left to hear of it.
+            act(*args)
+
+    with contextlib.suppress(RuntimeError):  # The process ends, and with it all that is open.
+        threading.Thread(target=call, name="treering-after-loop").start()
 
 
 class Lanes:
@@ -171,6 +182,9 @@ class _Call(Generic[Result]):
         except asyncio.CancelledError:
             if not self._withdraw():
                 await self._wait()
+            raise
+        except GeneratorExit:  # The loop is closed: whoever asked is gone.
+            self._withdraw()
             raise
         return self._future.result()
 
