@@ -70,10 +70,11 @@ _SEPARATOR: Final = lazy_pattern(
     | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
-        | [ ](?:at|in|on|of|to|is|was|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
+        | [ ](?:(?:at|in|on|of|to|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
+          | (?:is|was)[ ](?:[a-z ]{1,40}?|[a-z ]{1,40}[ ][\w.@-]{1,40}(?=:)))
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
-        (?:(?:[ ](?:is|was|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
+        (?:(?:[ ](?:is|was|got|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
           [ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
       | [ ](?:generated|created|issued|received|returned|value)(?:[ ]is)?:?[ ]{1,2}
       | [ ](?:\u2192|->|[\u2013\u2014-])[ ]|'s[ ]|[ ]\((?=[^\s()]{5,64}\))
@@ -132,7 +133,7 @@ _NO_VALUE_GROUP: Final = 2
 _PLAIN_WORD: Final = lazy_pattern(r" (?:([a-z]{2,24})|[0-9]{2,7}|[0-9] [a-z]{2,24})(?=[\s,])")
 LINKS: Final = SUFFIXES | word_set(
     "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
-    " from has been set reset changed updated rotated es est ist lautet generated created"
+    " from has been got set reset changed updated rotated es est ist lautet generated created"
     " issued received returned value text string"
 )
 """Words that introduce the value of a name, or qualify the name."""

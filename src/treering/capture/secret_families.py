@@ -153,6 +153,7 @@ FAMILIES: Final = (
     ),
     ("typeform", "^ tfp_", r"[A-Za-z0-9_-]{40,80}"),
     ("vercel", "^ vcp_ vck_ vci_ vca_ vcr_", r"[A-Za-z0-9]{24,128}"),
+    ("vercel", "^ vercel_blob_rw_", r"[A-Za-z0-9]{8,32}_[A-Za-z0-9]{24,64}"),
     ("wakatime", "^ waka_", r"[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}"),
     ("xata", "^ xau_", r"[A-Za-z0-9]{24,64}"),
     ("yandex", "^ t1.9 AQVN YCAJE YCM", r"[A-Za-z0-9_.=-]{32,512}"),

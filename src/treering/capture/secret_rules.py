@@ -26,6 +26,7 @@ from treering.capture.secret_phrases import (
     find_cookie,
     find_cookie_record,
     find_decoded,
+    find_dsn,
     find_echoed,
     find_expected,
     find_here_string,
@@ -189,7 +190,7 @@ _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:[\r\n]|\\(?![\"']
 _MAILCHIMP: Final = lazy_pattern(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = lazy_pattern(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
 _LABELLED: Final = lazy_pattern(
-    rf"{START}[A-Za-z][A-Za-z0-9]{{0,23}}_(?:live|prod|pat|sk)_"
+    rf"{START}(?!pk_)[A-Za-z][A-Za-z0-9]{{0,23}}_(?:live|prod|pat|sk)_"
     r"((?=[A-Za-z0-9-]{0,64}[0-9])[A-Za-z0-9-]{20,256})"
 )
 _TERRAFORM: Final = lazy_pattern(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{60,80}}")
@@ -656,6 +657,7 @@ SECRET_RULES: Final = (
     Rule("cookie", (*_any_case("cookie"), "curl -b"), find_cookie, is_generic=True),
     Rule("cookie", ('"domain"',), find_cookie_record, is_generic=True),
     Rule("decoded", ("base64 -d", "base64 --decode", "base64 -D"), find_decoded, is_generic=True),
+    Rule("dsn", ("@tcp(", "@unix("), find_dsn, is_generic=True),
     Rule("mailbox", (".com:", ".org:", ".net:", ".io:", ".de:"), find_mailbox, is_generic=True),
     Rule("path", ONE_TIME_PATHS, find_path_token, is_generic=True),
     Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),

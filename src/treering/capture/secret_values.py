@@ -61,7 +61,7 @@ _PLACEHOLDER: Final = lazy_pattern(
     | [x*_-]{3,}|[:*•●.…_?\#-]+
     | [\[<({].*[\])>}]
     | [\^~<>=v]{0,2}[0-9]{1,5}\.[0-9x]{1,5}(?:\.[\w+-]{1,24}){0,4}|(?:\\?u[0-9a-f]{4}|\\)+
-    | \$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
+    | \.[*+].*|\$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
     | @@\w+@@|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
     )[.,;:!]?""",
     re.VERBOSE | re.IGNORECASE,
@@ -82,6 +82,7 @@ _PATH: Final = lazy_pattern(r"(?:~|\.{0,2})/.*|[A-Za-z]:\\.*")
 _WORDY: Final = lazy_pattern(
     r"(?:[A-Za-z]+[0-9]{0,3}|[0-9]+)(?:[-_./:@]+(?:[A-Za-z]+[0-9]{0,3}|[0-9]+))+"
 )
+_ID_IN_PATH: Final = lazy_pattern(r"(?<=/)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])")
 _PLAIN: Final = lazy_pattern(r"[A-Za-z]+[0-9]{0,3}|[0-9]+")
 _CODE: Final = lazy_pattern(r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)+!?")
 _DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -193,7 +194,8 @@ def is_dense(value: str) -> bool:
 def is_opaque(value: str) -> bool:
     """Return whether ``value`` is given and is more than words joined by punctuation."""
     value = value[:JUDGED_CHARS_MAX]
-    return is_given(value) and not _WORDY.fullmatch(value)
+    words = _ID_IN_PATH.sub("id", value) if "/" in value else value
+    return is_given(value) and not _WORDY.fullmatch(words)
 
 
 def is_mixed(value: str) -> bool:
