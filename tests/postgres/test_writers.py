@@ -77,9 +77,9 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
     url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[str] = []
-    execute = server_module.Connection.execute
+    execute = psycopg.Cursor.execute
 
-    def noted(self: server_module.Connection, query: Any, *args: Any, **kwargs: Any) -> Any:
+    def noted(self: psycopg.Cursor[Any], query: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is threading.main_thread():  # Announcements have their own.
             statements.append(str(query))
         return execute(self, query, *args, **kwargs)
@@ -89,7 +89,7 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
         ledger.append([said("b", run_id="r1")])
         other.append([said("c", run_id="r1")])
         other.append([said("aside", run_id="r2")])
-        monkeypatch.setattr(server_module.Connection, "execute", noted)
+        monkeypatch.setattr(psycopg.Cursor, "execute", noted)
         overtaken = ledger.append([said("d", run_id="r1")])[0]
         first, again = len(statements), ledger.append([said("e", run_id="r2")])[0]
         monkeypatch.undo()

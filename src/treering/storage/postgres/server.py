@@ -7,6 +7,7 @@ import logging
 import os
 import time
 import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import psycopg
@@ -54,6 +55,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     scope: str | None = None
     owner: int = -1
     """The process that made it, if it was made outside the pool."""
+
+    @cached_property
+    def kept_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Return a cursor for a statement that is sent over and over.
+
+        It keeps how each type is sent; a new cursor would look that up again.
+        """
+        return self.cursor(binary=True)
 
 
 class Bytes(bytes):

@@ -59,8 +59,8 @@ SELECT * FROM append_event_in_run(
 # if the run is not open or another writer's own, or if the scope is sealed.
 #
 # The lock is taken before the head is written: a transaction gets its xid with its first write,
-# and within a session xids go up with seq.
-_APPEND_NEXT: Final = """
+# and within a session xids go up with seq. As bytes: psycopg would encode a text for each call.
+_APPEND_NEXT: Final = b"""
 WITH head AS (
   UPDATE heads AS h SET seq = h.seq + 1, link = sha256(h.link || %(linked)s)
   WHERE h.scope = %(scope)s AND h.session = %(session)s AND h.key = %(session_key)s
@@ -188,11 +188,8 @@ class Writer:
         ):
             return None
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
-        row = connection.execute(
-            _APPEND_NEXT,
-            values | {"last_seq": last_seq, "linked": linked, "run_seq": draft.run_seq},
-            binary=True,
-        ).fetchone()
+        values["last_seq"], values["linked"], values["run_seq"] = last_seq, linked, draft.run_seq
+        row = connection.kept_cursor.execute(_APPEND_NEXT, values).fetchone()
         if row is None:
             self.cache.lose_seq(draft.scope, draft.session_id)
             return None
