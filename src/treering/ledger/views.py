@@ -87,18 +87,15 @@ class Views:
 
         Those of ``run_id`` count, too: the run that asks, and has not ended.
         """
-        fold = self._folded()
-        return self._values(GOALS, fold.goals, run_id)
+        return self._values(GOALS, self._folded().goals, run_id)
 
-    def schedules(self, *, run_id: str | None = None) -> list[Schedule]:
+    def schedules(self) -> list[Schedule]:
         """Return the schedules that count, as ``goals`` does."""
-        fold = self._folded()
-        return self._values(SCHEDULES, fold.schedules, run_id)
+        return self._values(SCHEDULES, self._folded().schedules)
 
-    def memories(self, *, run_id: str | None = None) -> list[MemoryRecord]:
+    def memories(self) -> list[MemoryRecord]:
         """Return what was done to each memory and counts, as ``goals`` does."""
-        fold = self._folded()
-        return self._values(MEMORIES, fold.memories, run_id)
+        return self._values(MEMORIES, self._folded().memories)
 
     def usage(self) -> Usage:
         """Return what was used, by model, whatever became of it."""
@@ -109,7 +106,7 @@ class Views:
         return self._counted().counts()
 
     def _values(
-        self, noun: EntityType[Value], entity_log: EntityLog, run_id: str | None
+        self, noun: EntityType[Value], entity_log: EntityLog, run_id: str | None = None
     ) -> list[Value]:
         return entity_log.for_run(run_id).values(noun, self._read)
 

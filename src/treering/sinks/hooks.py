@@ -293,9 +293,9 @@ class Plugins:
         self.known.subset_hook_caller(SPECIFICATION, others)(hooks=hooks)
 
 
-def installed(group: str = GROUP) -> Iterator[tuple[str, EntryPoint]]:
-    """Yield the entry points of ``group``, each with a name that includes its package."""
-    entries = sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
+def installed() -> Iterator[tuple[str, EntryPoint]]:
+    """Yield the entry points of hooks, each with a name that includes its package."""
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     for entry in entries:
         package = f"{entry.dist.name}:" if entry.dist else ""
         yield f"{package}{entry.name}", entry
