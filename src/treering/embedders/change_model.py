@@ -13,12 +13,15 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.embedders.static import ENDS, STARTS, static_pieces
+from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+else:
+    np = LazyModule("numpy")
 
 FITTED: Final = "change_model.npz"
 PIECES_MAX: Final = 50
@@ -37,8 +40,6 @@ _STEPS: Final = 127
 
 def fitted_model(model: bytes) -> bytes:
     """Return the model with its numbers as they were fitted, in place of its own."""
-    import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
-
     changed = bytearray(model)
     tensors, fitted = tensors_of(changed), fitted_numbers()
     for name in {key.partition(":")[0] for key in fitted} - {"head"}:
@@ -54,8 +55,6 @@ def fitted_model(model: bytes) -> bytes:
 
 def scores(session: Any, new: str, earlier: Sequence[str]) -> list[float]:
     """Return the log odds that a statement makes each earlier one outdated."""
-    import numpy as np  # noqa: PLC0415
-
     pieces = static_pieces().numbers
     later = [*pieces(new)[:PIECES_MAX], ENDS]
     read = [[STARTS, *pieces(old)[:PIECES_MAX], ENDS] for old in earlier]
@@ -79,16 +78,12 @@ def scores(session: Any, new: str, earlier: Sequence[str]) -> list[float]:
 @cache
 def fitted_numbers() -> dict[str, NDArray[np.float32]]:
     """Return what was fitted, by the name of what it is added to."""
-    import numpy as np  # noqa: PLC0415
-
     with np.load(BytesIO(files(__package__).joinpath(FITTED).read_bytes())) as stored:
         return {name: stored[name].astype(np.float32) for name in stored.files}
 
 
 def tensors_of(model: bytearray) -> dict[str, NDArray[Any]]:
     """Return the numbers of a model in the ONNX format, by name, to be read or changed in place."""
-    import numpy as np  # noqa: PLC0415
-
     kinds: dict[int, Any] = {_FLOAT: np.dtype("<f4"), _BYTE: np.dtype("i1")}
     [graph] = [value for field, value in _fields(memoryview(model)) if field == _GRAPH]
     tensors = {}

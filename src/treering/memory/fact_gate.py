@@ -13,6 +13,7 @@ from treering.derive.fact_rows import hashed, number
 from treering.derive.memory_state import FactPayload
 from treering.derive.search_texts import fact_text
 from treering.errors import Unavailable
+from treering.lazy import LazyModule
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import DISPUTED, ChangeVerdict
 from treering.memory.events import fact_change_event, fact_event
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from treering.memory.ports import Matrix
     from treering.memory.scope_memory import ScopeMemory
     from treering.rules.claim_relations import Relation
+else:
+    np = LazyModule("numpy")
 
 SIMILAR_FROM: Final = 0.6
 """Facts with a lower cosine are not compared."""
@@ -378,8 +381,6 @@ class FactGate:
 
     def _naming(self, asked: CheckedFact) -> list[str]:
         """Return facts with the words for what a new one says is over, however it says so."""
-        import numpy as np  # noqa: PLC0415
-
         scope_memory, columns = self._scope_memory, self._scope_memory.columns
         named = (scope_memory.documents.term_ids(words) for words in ended_words(asked.fact.text))
         having_all = scope_memory.documents.lexicon.having_all
@@ -469,8 +470,6 @@ class FactGate:
         stated_at = self._stated_at.get((asked.fact.user, asked.wall))
         if self._vectors is None or not stated_at:
             return []
-        import numpy as np  # noqa: PLC0415
-
         if self._among is None:
             self._among = self._vectors @ self._vectors.T
         cosines = self._among[at, :at]
@@ -491,8 +490,6 @@ def facts_visible_to(
     states: Sequence[int] = (CURRENT, ARCHIVED),
 ) -> NDArray[np.int64]:
     """Return the indexes of facts of these users and behind these walls; both are hashed."""
-    import numpy as np  # noqa: PLC0415  (only who remembers needs it)
-
     columns = scope_memory.columns
     visible = np.ones(len(columns), np.bool_)
     for name, numbers in (
@@ -510,8 +507,6 @@ def facts_visible_to(
 
 def _largest(cosines: NDArray[np.float32], most: int, least: float) -> list[int]:
     """Return the indexes of the largest cosines, largest first, down to the least."""
-    import numpy as np  # noqa: PLC0415
-
     similar = np.flatnonzero(cosines >= least)
     if len(similar) > most:
         similar = similar[np.argpartition(-cosines[similar], most)[:most]]

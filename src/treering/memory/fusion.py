@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from treering.lazy import LazyModule
 from treering.memory.vectors import highest
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     Places = NDArray[np.int64]
     Scores = NDArray[np.float32]
+else:
+    np = LazyModule("numpy")
 
 
 class SessionOrder(NamedTuple):
@@ -50,8 +53,6 @@ class SessionOrder(NamedTuple):
 
     def best_of_session(self, scores: Scores) -> Scores:
         """Return per index the best score of its session."""
-        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
-
         if not len(scores):
             return scores
         return np.repeat(np.maximum.reduceat(scores, self.starts), self.ends - self.starts)
@@ -61,8 +62,6 @@ class SessionOrder(NamedTuple):
 
         A negative distance is after it.
         """
-        import numpy as np  # noqa: PLC0415
-
         moved, size = np.zeros_like(scores), abs(distance)
         if distance > 0:
             moved[size:] = scores[:-size]
@@ -79,8 +78,6 @@ def order_by_session(
     sessions: Sequence[int] | Places, seqs: Sequence[int] | Places
 ) -> SessionOrder:
     """Order documents by session number, then by seq."""
-    import numpy as np  # noqa: PLC0415
-
     codes = np.asarray(sessions, np.int64)
     order = np.lexsort((np.asarray(seqs, np.int64), codes))
     places = np.empty_like(order)
@@ -167,8 +164,6 @@ def rank(
     All arrays are indexed by document number. Without an embedder similarity is unknown, and words
     alone count.
     """
-    import numpy as np  # noqa: PLC0415
-
     chosen = weights or _weights(lengths)
     share = 1.0 if similarity is None else chosen.words
     word_part = share * _to_best(session_order.in_session_order(words))
@@ -191,8 +186,6 @@ def rank(
 
 
 def _weights(lengths: NDArray[np.int32] | None) -> FusionWeights:
-    import numpy as np  # noqa: PLC0415
-
     if lengths is None or not len(lengths) or float(np.median(lengths)) <= LONG_MESSAGES:
         return FusionWeights()
     return AMONG_LONG
@@ -214,8 +207,6 @@ def is_about_query(coverage: Scores, cosines: Scores | None, *, cosine_min: floa
 
 def _to_best(scores: Scores) -> Scores:
     """Return scores scaled so that the best is 1 and the worst, or none, is 0."""
-    import numpy as np  # noqa: PLC0415
-
     if not len(scores):
         return scores
     lowest = min(float(scores.min()), 0.0)
@@ -224,8 +215,6 @@ def _to_best(scores: Scores) -> Scores:
 
 
 def _around(own: Scores, session_order: SessionOrder, weights: FusionWeights) -> Scores:
-    import numpy as np  # noqa: PLC0415
-
     total = np.zeros_like(own)
     for distance, weight in enumerate(weights.before, 1):
         total += weight * session_order.neighbours(own, distance)

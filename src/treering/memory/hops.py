@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.search_texts import fact_text
-from treering.lazy import lazy_pattern
+from treering.lazy import LazyModule, lazy_pattern
 from treering.rules.claims import read_claim
 from treering.rules.terms import terms
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
     Texts = Callable[[Sequence[int]], Mapping[int, str]]
     """Returns the texts of facts by document number."""
+else:
+    np = LazyModule("numpy")
 
 FACTS_MAX: Final = 4
 """Facts of a path, the first one included."""
@@ -81,8 +83,6 @@ class FactWalk:
         texts: Texts,
     ) -> None:
         """Walk through the facts that are ``allowed``, by document number."""
-        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
-
         self._scope_memory = scope_memory
         self._clause = clause
         self._allowed = allowed
@@ -143,8 +143,6 @@ class FactWalk:
 
     def _longer(self, step: _Step, linked: Sequence[int]) -> list[_Step]:
         """Return the path with one more fact, for each linked fact that adds to it."""
-        import numpy as np  # noqa: PLC0415
-
         paths = []
         for number, met in self._look(linked).items():
             together = np.maximum(step.met, met)
@@ -166,8 +164,6 @@ class FactWalk:
 
     def _linked(self, name: str, missing: Sequence[str]) -> list[int]:
         """Return the facts that have a name; of many, those with a word that the path misses."""
-        import numpy as np  # noqa: PLC0415
-
         having = self._having(name)
         if len(having) > LINKED_MAX:
             parts = [self._having(word, having) for word in missing]
@@ -191,8 +187,6 @@ class FactWalk:
         return {number: self._met[number] for number in numbers if number in self._met}
 
     def _met_by(self, texts: Sequence[str]) -> Scores:
-        import numpy as np  # noqa: PLC0415
-
         aligner = self._scope_memory.aligner
         if aligner is not None:
             near = aligner.by_concept(self._clause, texts)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import log1p
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treering.lazy import LazyModule
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.uint32]
     Scores = NDArray[np.float32]
+else:
+    np = LazyModule("numpy")
 
 K1: Final = 1.2
 """Term frequency saturation."""
@@ -67,16 +71,12 @@ class _IndexSegment:
         return found.documents[span], found.counts[span]
 
     def _scanned(self, term: int) -> tuple[NDArray[np.int64], Scores]:
-        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
-
         places = np.flatnonzero(self.terms == term)
         having = np.cumsum(self.lengths).searchsorted(places, side="right")
         documents, counts = np.unique(having, return_counts=True)
         return documents + self.first, counts.astype(np.float32)
 
     def _sort(self) -> _Postings:
-        import numpy as np  # noqa: PLC0415
-
         indexes = np.repeat(np.arange(len(self.lengths), dtype=np.uint64), self.lengths)
         pairs, counts = np.unique(
             (self.terms.astype(np.uint64) << 32) | indexes, return_counts=True
@@ -97,8 +97,6 @@ class Lexicon:
 
     def __init__(self, terms: Numbers | None = None, lengths: Sequence[int] | None = None) -> None:
         """Add documents whose terms are concatenated in one array."""
-        import numpy as np  # noqa: PLC0415
-
         self._segments: list[_IndexSegment] = []
         self._pending: list[tuple[Numbers, NDArray[np.int32]]] = []
         self._lengths = np.empty(0, np.float32)
@@ -113,15 +111,11 @@ class Lexicon:
 
     def add(self, terms: Sequence[int]) -> int:
         """Add a document and return its number."""
-        import numpy as np  # noqa: PLC0415
-
         self.extend(np.array(terms, np.uint32), [len(terms)])
         return len(self) - 1
 
     def extend(self, terms: Numbers, lengths: Sequence[int] | NDArray[np.int32]) -> None:
         """Add documents whose terms are concatenated in one array."""
-        import numpy as np  # noqa: PLC0415
-
         if len(lengths):
             self._pending.append((np.asarray(terms, np.uint32), np.asarray(lengths, np.int32)))
 
@@ -145,8 +139,6 @@ class Lexicon:
 
     def rarity(self, terms: Sequence[int]) -> Scores:
         """Return the inverse document frequency of each term."""
-        import numpy as np  # noqa: PLC0415
-
         self._flush()
         documents_by_term = [self.postings(term)[0] for term in terms]
         return np.array(
@@ -159,8 +151,6 @@ class Lexicon:
 
     def matches(self, terms: Sequence[int]) -> Matches:
         """Return the BM25 score of each document and its coverage of the query."""
-        import numpy as np  # noqa: PLC0415
-
         self._flush()
         scores = np.zeros(len(self._lengths), np.float32)
         coverage = np.zeros(len(self._lengths), np.float32)
@@ -177,15 +167,11 @@ class Lexicon:
 
     def lengths(self) -> Scores:
         """Return the number of terms of each document; 0 if it was removed."""
-        import numpy as np  # noqa: PLC0415
-
         self._flush()
         return np.where(self._present, self._lengths, np.float32(0))
 
     def postings(self, term: int) -> tuple[NDArray[np.int64], Scores]:
         """Return the documents that have a term, and how often."""
-        import numpy as np  # noqa: PLC0415
-
         self._flush()
         where = [segment.postings(term) for segment in self._segments]
         if len(where) == 1:
@@ -203,8 +189,6 @@ class Lexicon:
         self, terms: Iterable[int], among: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
         """Return the documents that have all terms, of all or ``among`` some, in order."""
-        import numpy as np  # noqa: PLC0415
-
         postings = [self.postings(term)[0] for term in dict.fromkeys(terms)]
         if not postings:
             return np.empty(0, np.int64)
@@ -227,8 +211,6 @@ class Lexicon:
 
     def _flush(self) -> None:
         """Index the pending documents."""
-        import numpy as np  # noqa: PLC0415
-
         if not self._pending:
             return
         terms, lengths = map(np.concatenate, zip(*self._pending, strict=True))

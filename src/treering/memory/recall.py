@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from treering.derive.memory_state import assertion_at, state_at, was_valid_at
+from treering.lazy import LazyModule
 from treering.memory.fact_columns import CURRENT
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
 
     Scores = NDArray[np.float32]
+else:
+    np = LazyModule("numpy")
 
 
 BEST_SHARE: Final = 0.7
@@ -68,8 +71,6 @@ def recall(scope_memory: ScopeMemory, query: RecallQuery, recorder: Recorder) ->
 def _facts(
     scope_memory: ScopeMemory, query: RecallQuery, similarities: QuerySimilarity, recorder: Recorder
 ) -> list[RecalledFact]:
-    import numpy as np  # noqa: PLC0415
-
     candidates = _candidates(scope_memory, query)
     if not query.limit or not len(candidates.documents):
         return []
@@ -135,8 +136,6 @@ def _path(
     clause = similarities.whole_clause
     if clause is None or query.limit < FACTS_MAX or len(clause.concepts) < CONCEPTS_MIN:
         return []
-    import numpy as np  # noqa: PLC0415
-
     current = np.flatnonzero((candidates.documents >= 0) & candidates.current)
     usable = current[match[current] > 0]
     best = usable[highest(match[usable], BEGINNINGS_MAX)]
@@ -159,8 +158,6 @@ def _ordered(
     chosen: NDArray[np.int64], score: Scores, documents: NDArray[np.int64], limit: int
 ) -> list[int]:
     """Return the best candidates, best first; ties go to the newer document."""
-    import numpy as np  # noqa: PLC0415
-
     if len(chosen) > limit:
         bound = np.partition(score[chosen], len(chosen) - limit)[len(chosen) - limit]
         chosen = chosen[score[chosen] >= bound]
@@ -179,8 +176,6 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(scope_memory: ScopeMemory, query: RecallQuery) -> _Candidates:
-    import numpy as np  # noqa: PLC0415
-
     if query.as_of_ms is not None:
         return _believed(scope_memory, query, query.as_of_ms)
     columns = scope_memory.columns
@@ -198,8 +193,6 @@ def _candidates(scope_memory: ScopeMemory, query: RecallQuery) -> _Candidates:
 
 def _believed(scope_memory: ScopeMemory, query: RecallQuery, at_ms: int) -> _Candidates:
     """Return the facts believed at a time, with the text they had then."""
-    import numpy as np  # noqa: PLC0415
-
     users = searched_users(scope_memory, query)
     rows = [
         row

@@ -12,6 +12,7 @@ from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.search_texts import fact_text
+from treering.lazy import LazyModule
 from treering.memory.questions import parse_question
 from treering.memory.vectors import highest
 from treering.rules.claims import USER, read_claim
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
 
     Scores = NDArray[np.float32]
+else:
+    np = LazyModule("numpy")
 
 ANSWERS_FROM: Final = 0.6
 """The similarity of a memory whose match is just at the floor."""
@@ -72,8 +75,6 @@ class QuerySimilarity:
     """The similarity of documents to one query, by words and by meaning."""
 
     def __init__(self, scope_memory: ScopeMemory, query: str | None, user: str | None) -> None:
-        import numpy as np  # noqa: PLC0415  (only who remembers needs it)
-
         self._scope_memory = scope_memory
         self.has_query = query is not None
         self._question = parse_question(query or "", user)
@@ -90,8 +91,6 @@ class QuerySimilarity:
 
         With ``word_by_word``, short documents are also compared word by word.
         """
-        import numpy as np  # noqa: PLC0415
-
         indexed = documents >= 0
         numbers = documents[indexed]
         words = np.zeros(len(documents), np.float32)
@@ -122,8 +121,6 @@ class QuerySimilarity:
 
     def _coverage(self, clause: Clause) -> Scores:
         """Return the share of a clause's weight whose words each document has."""
-        import numpy as np  # noqa: PLC0415
-
         documents = self._scope_memory.documents
         lexicon = documents.lexicon
         coverage = np.zeros(documents.count, np.float32)
@@ -144,8 +141,6 @@ class QuerySimilarity:
 
     def _floors(self, documents: NDArray[np.int64], count: int) -> Scores:
         """Return the match from which each document answers."""
-        import numpy as np  # noqa: PLC0415
-
         crowd = min(log(max(count, FEW) / FEW) / log(MANY / FEW), CROWD_MAX)
         lowest = FLOOR if self._scope_memory.aligner is None else ALIGNED_FLOOR
         floors = np.full(len(documents), lowest + CROWD * crowd, np.float32)
@@ -163,8 +158,6 @@ class QuerySimilarity:
 
         Lowers what is ``near``, too, if it is about somebody else.
         """
-        import numpy as np  # noqa: PLC0415
-
         aligned, aligner = words.copy(), self._scope_memory.aligner
         if aligner is None or not len(documents):
             return aligned
@@ -183,8 +176,6 @@ class QuerySimilarity:
 
     def _by_names(self, documents: NDArray[np.int64], match: Scores) -> Scores:
         """Return the matches, those of the best lowered that have other names than the question."""
-        import numpy as np  # noqa: PLC0415
-
         best = highest(match, ALIGNED_MAX)
         best = best[documents[best] >= 0]
         texts = self._texts(documents[best])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from treering.lazy import LazyModule
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.memory.ports import Matrix
+else:
+    np = LazyModule("numpy")
 
 SCALE_BYTES: Final = 4
 LEVELS: Final = 127
@@ -28,8 +32,6 @@ def pack(vectors: Matrix) -> bytes:
 
 def pack_groups(vectors: Matrix, counts: Sequence[int]) -> list[bytes]:
     """Return consecutive groups of rows as bytes; ``counts`` says how many rows each has."""
-    import numpy as np  # noqa: PLC0415  (only who remembers needs it)
-
     peaks = np.abs(vectors).max(axis=1, initial=0.0)
     scales = (peaks / LEVELS).astype("<f4")
     levels = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
@@ -45,8 +47,6 @@ def pack_groups(vectors: Matrix, counts: Sequence[int]) -> list[bytes]:
 
 def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]:
     """Return all vectors as unit rows, and the number of rows in each of ``packed``."""
-    import numpy as np  # noqa: PLC0415
-
     width = SCALE_BYTES + dimensions
     counts = [len(group) // width for group in packed]
     vectors = np.empty((sum(counts), dimensions), np.float32)
@@ -56,8 +56,6 @@ def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]
 
 def unpack_into(vectors: Matrix, rows: NDArray[np.uint8]) -> None:
     """Set the rows of ``vectors`` to packed ones; zero bytes are a row of zeros."""
-    import numpy as np  # noqa: PLC0415
-
     levels = rows[:, SCALE_BYTES:].view(np.int8)
     for at in range(0, len(rows), UNPACKED_AT_ONCE):
         # A part at a time, which stays in the processor's cache. The scale of a unit row is its
@@ -79,8 +77,6 @@ def all_dots(vectors: Matrix, queries: Matrix) -> Matrix:
     On one thread: ``@`` shares even a small product between threads, which wait for each other for
     longer than it takes where the machine has other work.
     """
-    import numpy as np  # noqa: PLC0415
-
     products = np.empty((len(queries), len(vectors)), np.float32)
     # Each vector is read once, whatever the number of queries.
     np.vecdot(vectors[:, None, :], queries, out=products.T)
@@ -89,8 +85,6 @@ def all_dots(vectors: Matrix, queries: Matrix) -> Matrix:
 
 def highest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     """Return the indexes of the highest scores, highest first; of equal ones the first."""
-    import numpy as np  # noqa: PLC0415
-
     if count <= 0:
         return np.empty(0, np.int64)
     # The least of the highest among a few is a bound: only possible winners are sorted.
