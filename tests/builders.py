@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from treering import NewEvent
+
+if TYPE_CHECKING:
+    from treering import Session
 
 HERE: Final = "acme/app"
 ELSEWHERE: Final = "acme/other"
@@ -37,3 +40,10 @@ def run_of(run_id: str, *texts: str, end: str = "run.ended", **fields: Any) -> l
         *(said(text, run_id=run_id, **fields) for text in texts),
         said("run over", kind=end, run_id=run_id, **fields),
     ]
+
+
+def exchange(session: Session, asked: str, answered: str) -> None:
+    """Record a turn of one question and its answer."""
+    with session.turn() as turn:
+        turn.user(asked)
+        turn.assistant(answered)

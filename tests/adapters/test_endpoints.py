@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from builders import exchange
 from treering import InvalidInput, Ledger, Session
 from treering.adapters.endpoints import EndpointSummariser
 from treering.errors import Unavailable
@@ -14,9 +15,7 @@ from web_endpoint import completion, endpoint
 def talked(ledger: Ledger, turns: int = 15) -> Session:
     session = ledger.session("s1", scope="here", agent="lyria")
     for number in range(turns):
-        with session.turn() as turn:
-            turn.user(f"Question {number}?")
-            turn.assistant(f"Answer {number}.")
+        exchange(session, f"Question {number}?", f"Answer {number}.")
     return session
 
 

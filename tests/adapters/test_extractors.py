@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treering
+from builders import exchange
 from treering import InvalidInput, Ledger
 from treering.adapters.extractors import (
     CUE,
@@ -44,9 +45,7 @@ LINE: dict[str, Any] = {
 def book() -> Iterator[Ledger]:
     with treering.open(":memory:") as opened:
         session = opened.session("s1", scope="here", agent="lyria", user="ann")
-        with session.turn() as turn:
-            turn.user("I live in Boston.\nIt rains.")
-            turn.assistant("Nice.")
+        exchange(session, "I live in Boston.\nIt rains.", "Nice.")
         yield opened
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from builders import exchange
 from capture.intake_logs import EVERYWHERE, VOYAGES, check_sums, every_event, session_in, write
 from formats.clawser_logs import T0
 from treering.app import import_logs
@@ -474,9 +475,7 @@ def test_the_state_of_a_session_of_the_ledgers_own_is_one_that_apeira_reads(
     ledger: Ledger,
 ) -> None:
     session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
-    with session.turn() as turn:
-        turn.user("Tide?")
-        turn.assistant("At 14:10.")
+    exchange(session, "Tide?", "At 14:10.")
 
     found = load_state(save_state(state_from_session(session)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from builders import DAY, HERE
+from builders import DAY, HERE, exchange
 from concurrency.processes import Colleague, begin_together, colleagues, ended_well, in_child
 from concurrency.run_works import Author
 from effort import PATIENCE_S
@@ -34,9 +34,7 @@ def session_of(ledger: Ledger, name: str = "s1") -> Session:
 
 
 def take_turn(session: Session, name: str) -> None:
-    with session.turn() as turn:
-        turn.user(f"{name}?")
-        turn.assistant(f"{name}!")
+    exchange(session, f"{name}?", f"{name}!")
 
 
 def said_in(session: Session) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from builders import exchange
 from capture.intake_logs import EVERYWHERE, session_in, write
 from context.legality import check_legal
 from context.provider_types import check_types
@@ -123,9 +124,7 @@ def test_system_and_developer_messages_stand_where_the_dialect_has_a_place_for_t
 
 def test_an_instruction_in_the_midst_of_a_talk_stays_there(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
-    with session.turn() as turn:
-        turn.user("Tide?")
-        turn.assistant("At 14:10.")
+    exchange(session, "Tide?", "At 14:10.")
     with session.turn() as turn:
         turn.emit("ops.observation", {"record": "message", **message("developer", "In metres.")})
         turn.user("How high?")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders import HERE, said
+from builders import HERE, exchange, said
 from treering import InvalidInput
 from treering.errors import InvalidKind
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def session(ledger: Ledger) -> Session:
     session = ledger.session("s1", scope=HERE, agent="lyria")
     for number in range(4):
-        with session.turn() as turn:
-            turn.user(f"question {number}")
-            turn.assistant(f"answer {number}")
+        exchange(session, f"question {number}", f"answer {number}")
     ledger.append([said("elsewhere", session_id="s2", turn_id="t9")])
     return session
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders import HERE
+from builders import HERE, exchange
 from ports import store_of
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import FactPayload
@@ -30,9 +30,7 @@ SCOPE = Scope(HERE)
 
 def talk(ledger: Ledger, name: str = "s1", text: str = SALARY, **about: Any) -> Session:
     session = ledger.session(name, scope=HERE, agent="lyria", **about)
-    with session.turn() as turn:
-        turn.user(text)
-        turn.assistant("Noted.")
+    exchange(session, text, "Noted.")
     return session
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from builders import exchange
 from treering import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ def memory() -> Iterator[Ledger]:
     """Return a ledger with one group session of one turn, for all that is refused."""
     with treering.open(":memory:", guard="off") as ledger:
         session = ledger.session("s", scope=SCOPE, agent="bot", mode="group")
-        with session.turn() as turn:
-            turn.user("hello")
-            turn.assistant("good day")
+        exchange(session, "hello", "good day")
         yield ledger
 
 

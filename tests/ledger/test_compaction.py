@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from builders import HERE, run_of, said
+from builders import HERE, exchange, run_of, said
 from context.legality import check_legal
 from treering import InvalidInput
 from treering.context.dialects import DIALECTS
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 def take_turns(session: Session, first: int, last: int) -> None:
     """Record turns of two messages each."""
     for number in range(first, last + 1):
-        with session.turn() as turn:
-            turn.user(f"question {number}?")
-            turn.assistant(f"answer {number}!")
+        exchange(session, f"question {number}?", f"answer {number}!")
 
 
 def texts(session: Session, tokens: int | None = None) -> list[str]:

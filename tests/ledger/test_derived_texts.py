@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from builders import exchange
 from ports import store_of
 from treering.errors import Conflict
 from treering.ledger.ledger import Ledger
@@ -22,13 +23,9 @@ SECRET: Final = "the blue heron nests at dawn"
 
 def told(ledger: Ledger, name: str = "s1") -> Session:
     session = ledger.session(name, scope=HERE, agent="lyria")
-    with session.turn() as turn:
-        turn.user(f"Please remember: {SECRET}")
-        turn.assistant("I will.")
+    exchange(session, f"Please remember: {SECRET}", "I will.")
     for number in range(3):
-        with session.turn() as turn:
-            turn.user(f"Question {number}?")
-            turn.assistant(f"Answer {number}.")
+        exchange(session, f"Question {number}?", f"Answer {number}.")
     return session
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 import treering
-from builders import DAY, HERE, run_of, said
+from builders import DAY, HERE, exchange, run_of, said
 from ports import store_of
 from threads import in_threads
 from treering import Conflict
@@ -32,9 +32,7 @@ def session_of(ledger: Ledger, name: str = "s1", **about: Any) -> Session:
 
 
 def take_turn(session: Session, asked: str = "Which bus goes to the lake?") -> None:
-    with session.turn() as turn:
-        turn.user(asked)
-        turn.assistant("The bus number nine goes there.")
+    exchange(session, asked, "The bus number nine goes there.")
 
 
 def payloads(session: Session) -> list[dict[str, Any]]:

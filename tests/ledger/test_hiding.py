@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders import HERE
+from builders import HERE, exchange
 from treering.errors import NotFound
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def spoken(session: Session, last: int | None = None) -> list[str]:
 def say(session: Session, count: int) -> None:
     """Record some turns."""
     for n in range(count):
-        with session.turn() as turn:
-            turn.user(f"q{n}")
-            turn.assistant(f"a{n}")
+        exchange(session, f"q{n}", f"a{n}")
 
 
 def test_a_hidden_event_is_shown_to_no_model_and_is_still_there(ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from builders import ELSEWHERE, HERE, said
+from builders import ELSEWHERE, HERE, exchange, said
 from effort import PATIENCE_S
 from threads import in_threads
 
@@ -165,9 +165,7 @@ def test_a_turn_takes_nothing_before_it_begins_or_after_it_ends(session: Session
 
 
 def test_long_and_empty_texts_have_fitting_summaries(session: Session) -> None:
-    with session.turn() as turn:
-        turn.user("word " * 10_000)
-        turn.assistant("")
+    exchange(session, "word " * 10_000, "")
 
     headers = {h.kind: h for h in session.headers()}
     assert len(headers["conversation.user"].summary) == 200
@@ -286,9 +284,7 @@ def test_a_run_that_fails_before_its_user_message_leaves_the_turn_before_it_as_i
     ledger: Ledger,
 ) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria")
-    with session.turn() as turn:
-        turn.user("Hello")
-        turn.assistant("Hi")
+    exchange(session, "Hello", "Hi")
     with pytest.raises(RuntimeError), session.turn():
         raise RuntimeError("no model")
 

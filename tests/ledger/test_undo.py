@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builders import HERE, run_of, said
+from builders import HERE, exchange, run_of, said
 from treering import InvalidInput, NotFound
 from treering.errors import RunActive
 
@@ -22,9 +22,7 @@ def session(ledger: Ledger) -> Session:
 
 def take_turn(session: Session, *names: str) -> None:
     for name in names:
-        with session.turn() as turn:
-            turn.user(f"{name}?")
-            turn.assistant(f"{name}!")
+        exchange(session, f"{name}?", f"{name}!")
 
 
 def fail_turn(session: Session, name: str) -> None:

@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 import treering
+from builders import exchange
 from llama_server import LlamaServer
 from treering.adapters.endpoints import EndpointSummariser
 from treering.adapters.extractors import EndpointExtractor
@@ -42,9 +43,7 @@ def book(tmp_path: Path) -> Iterator[Ledger]:
     with treering.open(tmp_path / "agents.db") as opened:
         session = opened.session("s1", scope=SCOPE, agent="lyria", user="nora")
         for text in SAID:
-            with session.turn() as turn:
-                turn.user(text)
-                turn.assistant("I see. Tell me more about it.")
+            exchange(session, text, "I see. Tell me more about it.")
         yield opened
 
 

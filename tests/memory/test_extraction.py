@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from builders import HERE, NOON, run_of, said
+from builders import HERE, NOON, exchange, run_of, said
 from treering import InvalidInput, Ledger, NotFound, Session
 from treering.memory.conversations import PART_CHARACTERS_MAX
 from treering.memory.model_extraction import FAILURES_MAX, Extraction
@@ -35,9 +35,7 @@ def talk(
     """Have a user say things, each in a turn of its own."""
     opened = book.session(session, scope=HERE, agent="lyria", user=user)
     for text in texts:
-        with opened.turn() as turn:
-            turn.user(text)
-            turn.assistant(answer)
+        exchange(opened, text, answer)
     return opened
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
+from builders import exchange
 from ports import store_of
 from treering.model.memories import MaintenanceReceipt
 
@@ -19,9 +20,7 @@ SCOPE = "a/b"
 
 def talk(ledger: treering.Ledger, session_id: str = "monday") -> None:
     session = ledger.session(session_id, scope=SCOPE, agent="lyria", user="jo")
-    with session.turn() as turn:
-        turn.user("I live in Porto, and I always deploy on Fridays.")
-        turn.assistant("Noted.")
+    exchange(session, "I live in Porto, and I always deploy on Fridays.", "Noted.")
 
 
 def test_facts_are_learned_and_episodes_written_once() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
+from builders import exchange
 from treering.context.tokens import estimate
 from treering.memory import memory as memory_module
 
@@ -34,9 +35,7 @@ def memory(ledger: Ledger) -> Memory:
 
 def say(ledger: Ledger, session_id: str, text: str, *, user: str | None = "jo") -> Session:
     session = ledger.session(session_id, scope=SCOPE, agent="lyria", user=user)
-    with session.turn() as turn:
-        turn.user(text)
-        turn.assistant("Noted.")
+    exchange(session, text, "Noted.")
     return session
 
 
@@ -199,9 +198,7 @@ def test_an_episode_that_answers_more_than_the_turns_stands_before_them(
     ledger: Ledger, memory: Memory
 ) -> None:
     session = say(ledger, "monday", "The yellow kayak is in the shed.")
-    with session.turn() as turn:
-        turn.user("The paddle is stored behind the harbour.")
-        turn.assistant("Noted.")
+    exchange(session, "The paddle is stored behind the harbour.", "Noted.")
     question = "Where are the yellow kayak and the paddle stored?"
     before = memory.recall(question, user="jo", record=False)
     memory.write_episode(

@@ -9,7 +9,7 @@ import pytest
 from psycopg.errors import InsufficientPrivilege
 
 import treering
-from builders import ELSEWHERE, HERE, said
+from builders import ELSEWHERE, HERE, exchange, said
 from postgres_places import Place
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def raw_bytes(place: Place) -> bytes:
 def tell(ledger: Ledger, scope: str = HERE) -> None:
     """Record somebody with all that can name them."""
     main = ledger.main_session("telegram", ADA, scope=scope, agent="lyria")
-    with main.turn() as turn:
-        turn.user("I moor where the heron stands")
-        turn.assistant("heron " * 2_000)
+    exchange(main, "I moor where the heron stands", "heron " * 2_000)
     main.fork("heron-fork").record("ops.decision", "wait for the heron")
     ledger.append([
         said("heron", scope=scope, user_id=ADA, session_id="heron-talk", event_id=f"note-of-{ADA}",

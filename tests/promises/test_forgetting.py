@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import treering
-from builders import HERE, said
+from builders import HERE, exchange, said
 
 if TYPE_CHECKING:
     from treering import Ledger, Session
@@ -21,9 +21,7 @@ def session(ledger: Ledger) -> Session:
     """Return a session of ada's that was read, searched, counted, forked and summed up."""
     session = ledger.session("of-ada", scope=HERE, agent="lyria", user=ADA)
     for number in range(6):
-        with session.turn() as turn:
-            turn.user(f"heron {number}")
-            turn.assistant(f"seen {number}")
+        exchange(session, f"heron {number}", f"seen {number}")
     session.compact(keep=2)
     session.usage()
     session.context(2_000)

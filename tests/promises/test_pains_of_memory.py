@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import treering
-from builders import ELSEWHERE, HERE
+from builders import ELSEWHERE, HERE, exchange
 from surfaces.command_line import CommandLine
 from treering.context.tokens import estimate
 from treering.memory.model_extraction import Extraction
@@ -52,9 +52,7 @@ def talk(
     """Have jo say things, each in a turn of its own."""
     opened = ledger.session(session, scope=scope, agent="lyria", user="jo")
     for text in texts:
-        with opened.turn() as turn:
-            turn.user(text)
-            turn.assistant(answer)
+        exchange(opened, text, answer)
 
 
 # 7. Agents forget between sessions.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 import treering
-from builders import DAY, ELSEWHERE, HERE, NOON, said
+from builders import DAY, ELSEWHERE, HERE, NOON, exchange, said
 from ports import time_of
 from treering.context.tokens import estimate
 from treering.memory.fading import strength
@@ -52,9 +52,7 @@ def talk(
     """Have a user say things, each in a turn of its own."""
     opened = ledger.session(session, scope=HERE, agent="lyria", user=user)
     for text in texts:
-        with opened.turn() as turn:
-            turn.user(text)
-            turn.assistant(answer)
+        exchange(opened, text, answer)
     return opened
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import treering
-from builders import DAY, HERE
+from builders import DAY, HERE, exchange
 from treering.errors import RunActive, ToolDenied
 from treering.model.sessions import MODES
 
@@ -33,9 +33,7 @@ def group(ledger: Ledger) -> Session:
 
 def take_turns(session: Session, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        with session.turn() as turn:
-            turn.user(f"question {number}?")
-            turn.assistant(f"answer {number}!")
+        exchange(session, f"question {number}?", f"answer {number}!")
 
 
 def texts(session: Session) -> list[str]:
@@ -181,9 +179,7 @@ def test_working_memory_is_the_state_of_the_task(session: Session) -> None:
 
 def test_an_episode_is_written_when_a_session_goes(ledger: Ledger, session: Session) -> None:
     """When a session ends or goes idle, create an episode summary."""
-    with session.turn() as turn:
-        turn.user("Which database? We decided to use PostgreSQL.")
-        turn.assistant("PostgreSQL it is.")
+    exchange(session, "Which database? We decided to use PostgreSQL.", "PostgreSQL it is.")
 
     header = session.write_episode()
 

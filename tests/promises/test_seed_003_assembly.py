@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builders import HERE, said
+from builders import HERE, exchange, said
 from context.legality import check_legal
 from treering.context.dialects import DIALECTS
 
@@ -25,9 +25,7 @@ def session(ledger: Ledger) -> Session:
 
 
 def take_turn(session: Session, name: str) -> None:
-    with session.turn() as turn:
-        turn.user(f"{name}?")
-        turn.assistant(f"{name}!")
+    exchange(session, f"{name}?", f"{name}!")
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import treering
+from builders import exchange
 from treering.rules.claim_relations import relation
 from treering.rules.claims import read_claim
 from treering.rules.fact_extraction import Utterance, extract_facts
@@ -97,9 +98,7 @@ def test_a_change_supersedes_and_a_question_in_the_language_finds_it(
     with treering.open(":memory:") as ledger:
         session = ledger.session("monday", scope="a/b", agent="lyria", user="jo")
         for text in said:
-            with session.turn() as turn:
-                turn.user(text)
-                turn.assistant("ok")
+            exchange(session, text, "ok")
         memory = ledger.memory("a/b")
         memory.extract()
 

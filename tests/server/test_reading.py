@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from builders import ELSEWHERE, HERE, NOON, called, run_of, said
+from builders import ELSEWHERE, HERE, NOON, called, exchange, run_of, said
 from served import InProcess, at
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def session(ledger: Ledger) -> Session:
         with turn.tool("read_file", {"path": "src/a.py"}) as call:
             call.finish("two")
         turn.assistant("Two tests.", tokens=3)
-    with session.turn() as turn:
-        turn.user("Thanks")
-        turn.assistant("You are welcome")
+    exchange(session, "Thanks", "You are welcome")
     evidence = next(session.headers(kinds=["conversation.user"])).event_id
     ledger.memory(HERE).learn("Mina prefers short answers", user="mina", evidence=[evidence])
     return session

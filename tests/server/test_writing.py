@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builders import ELSEWHERE, HERE, said
+from builders import ELSEWHERE, HERE, exchange, said
 from served import InProcess, at
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ def talk(ledger: Ledger, *texts: str) -> None:
     """Record a turn for each text."""
     session = ledger.session("talk", scope=HERE, agent="lyria", user="mina")
     for text in texts:
-        with session.turn() as turn:
-            turn.user(text)
-            turn.assistant(f"You said {text}")
+        exchange(session, text, f"You said {text}")
 
 
 def test_a_batch_is_recorded_once_however_often_it_is_sent(

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import treering
+from builders import exchange
 from listeners import SCOPE, SOON, Listener, PrivateListener
 from treering import NewEvent
 from treering.model.kinds import ERASURE_KINDS, KINDS
@@ -101,9 +102,7 @@ def test_the_sizes_of_private_events_are_told(book: Ledger) -> None:
     sink = Listener()
     spine = book.spine([sink])
 
-    with book.session("s", scope=SCOPE, agent="lyria").turn() as turn:
-        turn.user("hello")
-        turn.assistant("hello yourself")
+    exchange(book.session("s", scope=SCOPE, agent="lyria"), "hello", "hello yourself")
     spine.flush(SOON)
 
     told = [event.part.as_refs() for event in sink.heard if event.visibility == "private"]

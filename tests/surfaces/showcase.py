@@ -7,7 +7,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from builders import HERE
+from builders import HERE, exchange
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
@@ -204,9 +204,7 @@ def record_showcase(ledger: Ledger, *, scope: str = HERE) -> Session:
         turn.assistant("Only `start` does.")
         _spend(turn, 3_000, 120)
     fork = session.fork("flaky-upload-2")
-    with fork.turn() as turn:
-        turn.user("Try it with threads instead")
-        turn.assistant("That works as well.")
+    exchange(fork, "Try it with threads instead", "That works as well.")
     return session
 
 

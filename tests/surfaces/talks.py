@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import treering
-from builders import ELSEWHERE, HERE
+from builders import ELSEWHERE, HERE, exchange
 
 TOKEN: Final = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 LAUNCH: Final = "PURPLE-TOAD"
@@ -58,9 +58,7 @@ def _record(database: Path) -> None:
             secret = turn.user(f"The launch word is {LAUNCH}")
             turn.assistant("I will forget it.")
         ledger.redact(HERE, event_id=secret.event_id)
-        with session.turn() as turn:
-            turn.user("Take this back")
-            turn.assistant("Gladly.")
+        exchange(session, "Take this back", "Gladly.")
         session.undo()
         session.record("ops.alert", "disk nearly full", refs={"code": "disk"})
         session.record("ops.observation", "a file", refs={"observed": "snapshot"}, payload={})
@@ -77,9 +75,7 @@ def _record(database: Path) -> None:
             payload={"summary": "It was about disks."},
         )
         fork = session.fork("deploy-18")
-        with fork.turn() as turn:
-            turn.user("In the fork")
-            turn.assistant("Yes.")
+        exchange(fork, "In the fork", "Yes.")
         _spawn(ledger)
         neighbour = ledger.session("deploy-17", scope=ELSEWHERE, agent=NEIGHBOUR)
         with neighbour.turn(model=NEIGHBOUR) as turn:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import treering
-from builders import HERE
+from builders import HERE, exchange
 from treering.context.dialects import DIALECTS
 from treering.model.messages import RepairCode
 from treering.surfaces.shared.contexts import MEANINGS
@@ -51,9 +51,7 @@ def talk(cli: CommandLine) -> CommandLine:
                 call.fail("no such branch")
             turn.context(8_000, contributors=[Steward()])
             turn.assistant("Nothing.\nAt all.")
-        with session.turn() as turn:
-            turn.user("Thanks")
-            turn.assistant("Any time.")
+        exchange(session, "Thanks", "Any time.")
     return cli
 
 

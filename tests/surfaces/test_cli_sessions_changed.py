@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import treering
-from builders import DAY, HERE
+from builders import DAY, HERE, exchange
 from treering.clock import now_ms
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def talk(cli: CommandLine) -> CommandLine:
     with treering.open(cli.database) as ledger:
         session = ledger.session("build-1", scope=HERE, agent="lyria", user="jo")
         for text in ("hello", "go on"):
-            with session.turn() as turn:
-                turn.user(text)
-                turn.assistant(text.upper())
+            exchange(session, text, text.upper())
     return cli
 
 

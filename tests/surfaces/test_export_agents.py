@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import treering
-from builders import HERE
+from builders import HERE, exchange
 from formats.clawser_logs import T0
 from formats.logs.terminals import LOGS, RECORDS, content
 from surfaces.talks import IN, LAUNCH, TOKEN, record_talk
@@ -34,13 +34,9 @@ def record(database: Path) -> None:
             with turn.tool("wind", {}, call_id="c2") as call:
                 call.fail("no anemometer")
             turn.assistant("At 14:10.")
-        with session.turn() as turn:
-            turn.user("Take this back.")
-            turn.assistant("Gladly.")
+        exchange(session, "Take this back.", "Gladly.")
         session.undo()
-        with session.turn() as turn:
-            turn.user("Thanks.")
-            turn.assistant("You are welcome.")
+        exchange(session, "Thanks.", "You are welcome.")
 
 
 def told(database: Path, session: str) -> list[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
-from builders import DAY, HERE
+from builders import DAY, HERE, exchange
 from children import run_python
 from surfaces.remembered import MARCH, MOVED
 from surfaces.talks import IN, NEIGHBOUR, TOKEN
@@ -345,9 +345,7 @@ def talk(cli: CommandLine) -> CommandLine:
     """Record a conversation in which jo tells of work."""
     with treering.open(cli.database) as ledger:
         session = ledger.session("talk-7", scope=HERE, agent="lyria", user="jo")
-        with session.turn() as turn:
-            turn.user("I work at Globex as a data engineer.")
-            turn.assistant("Good to know.")
+        exchange(session, "I work at Globex as a data engineer.", "Good to know.")
     return cli
 
 

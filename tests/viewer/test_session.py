@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import treering
-from builders import HERE, NOON
+from builders import HERE, NOON, exchange
 from served import ThreadServer
 from surfaces.showcase import SHOWCASE, record_showcase
 from treering.surfaces.viewer import session as session_screen
@@ -326,9 +326,7 @@ def test_what_the_model_saw_is_shown_with_what_was_cut_and_why(
     page: Page, viewed: ViewedLedger
 ) -> None:
     session = viewed.ledger.session("seen", scope=HERE, agent="lyria")
-    with session.turn() as turn:
-        turn.user("Remember the tide table. " * 40)
-        turn.assistant("I do. " * 200)
+    exchange(session, "Remember the tide table. " * 40, "I do. " * 200)
     with session.turn() as turn:
         turn.user("And now?")
         turn.context(300, system="You are brief.")
