@@ -14,7 +14,7 @@ from treering.errors import InvalidInput, SensitiveContent, Unsupported
 from treering.ledger.drafts import Drafter, without_bytes
 from treering.ledger.runs import RunOutline
 from treering.model.events import FirstEvent, Header
-from treering.model.queries import PAGE_ITEMS_MAX, Page
+from treering.model.queries import PAGE_ITEMS_MAX, Page, items_of
 from treering.model.tools import SyntheticPolicy
 from treering.spine.gates import Gates
 from treering.spine.run_events import Results, fit
@@ -145,13 +145,10 @@ class _RemoteReader:
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         replay = Resource(self._connection, "scopes", scope, "sessions", session_id, "replay")
-        cursor = None
-        while True:
-            page = replay.get(Page[Header], limit=PAGE_ITEMS_MAX, after=cursor)
-            yield from (header for header in page.items if header.run_id == run_id)
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        headers = items_of(
+            lambda after: replay.get(Page[Header], limit=PAGE_ITEMS_MAX, after=after)
+        )
+        return (header for header in headers if header.run_id == run_id)
 
 
 class _NoSinks:

@@ -29,6 +29,7 @@ from treering.formats.format import Format
 from treering.formats.parsed import LogRecord
 from treering.formats.records import read_records, read_text
 from treering.model.codec import encode
+from treering.model.queries import items_of
 from treering.storage.sqlite.foreign import ForeignDatabases
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from treering.formats.parsed import LogReader, ParsedEvent
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Event
     from treering.model.intakes import ImportReceipt, SourceReceipt
 
 __all__ = ["LAWS", "LogSample"]
@@ -323,14 +323,7 @@ def _import(
 
 def _events_by_id(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
     """Return what every event says, by its id."""
-    events: list[Event] = []
-    after: str | None = None
-    while True:
-        page = ledger.events(SCOPE, after=after)
-        events += page.items
-        after = page.next_cursor
-        if after is None:
-            break
+    events = items_of(lambda after: ledger.events(SCOPE, after=after))
     return {
         e.event_id: (e.session_id, e.kind, e.ts_ms, e.summary, e.refs, e.payload)
         for e in events

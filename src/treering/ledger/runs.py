@@ -17,7 +17,7 @@ from treering.model.events import Event, Header
 from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted, safe_part
-from treering.model.queries import PAGE_ITEMS_MAX, Page, Query, TimelinePoint, make_cursor
+from treering.model.queries import PAGE_ITEMS_MAX, Page, Query, TimelinePoint, items_of, make_cursor
 from treering.model.scopes import Scope
 from treering.model.sessions import settings_of
 from treering.model.tools import ToolQuery, ToolRecord
@@ -331,13 +331,9 @@ def _calls(
 ) -> Iterator[ToolRecord]:
     scope, session_id, run_id = _place(started)
     query = ToolQuery(scope=scope, session_id=session_id, run_id=run_id, limit=PAGE_ITEMS_MAX)
-    cursor = None
-    while True:
-        page = tool_calls.read_page(store, query, after=cursor, progress=progress)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+    return items_of(
+        lambda after: tool_calls.read_page(store, query, after=after, progress=progress)
+    )
 
 
 def _place(started: Header) -> tuple[Scope, str, str]:

@@ -11,7 +11,7 @@ from treering.derive.tool_facts import TOOL_KINDS
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.model.events import Header
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query, items_of
 from treering.model.scopes import parse_scope
 from treering.model.tools import ToolQuery, check_tool_query, make_tool_cursor, read_tool_cursor
 
@@ -98,13 +98,7 @@ def _end_of(lineage: Lineage, segment: Segment) -> int:
 def session_tool_calls(store: EventStore, scope: str, session_id: str) -> Iterator[ToolRecord]:
     """Return the records of all tool calls of a session, in order."""
     query = ToolQuery(scope=parse_scope(scope), session_id=session_id, limit=PAGE_ITEMS_MAX)
-    cursor = None
-    while True:
-        page = read_page(store, query, after=cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+    return items_of(lambda after: read_page(store, query, after=after))
 
 
 def last_tool_calls(

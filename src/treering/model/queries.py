@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypedDict, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     import base64
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 else:
     base64 = LazyModule("base64")
 
@@ -82,6 +83,21 @@ class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     items: list[Item]
     has_more: bool
     next_cursor: str | None
+
+
+def items_of(
+    read: Callable[[str | None], Page[Item]],
+    *,
+    after: str | None = None,
+    pages_max: int | None = None,
+) -> Iterator[Item]:
+    """Return the items of all pages that ``read`` returns, or of the first few."""
+    for _ in count() if pages_max is None else range(pages_max):
+        page = read(after)
+        yield from page.items
+        after = page.next_cursor
+        if after is None:
+            return
 
 
 def check_query(query: Query) -> Query:

@@ -12,6 +12,7 @@ import msgspec
 
 from treering.clock import now_ms as clock_ms
 from treering.errors import InvalidInput
+from treering.model.queries import items_of
 from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
@@ -50,7 +51,6 @@ from treering.surfaces.shared.texts import (
     Mask,
     counted,
     days_kept,
-    items_of,
     one_line,
     printable,
     scope_names,

@@ -15,13 +15,14 @@ import msgspec
 from treering.clock import now_ms
 from treering.errors import InvalidInput
 from treering.model.fields import instant
+from treering.model.queries import items_of
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.declare import choice, command, flag, out_option, session_argument
 from treering.surfaces.cli.finding import open_to_read
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.shared.texts import Mask, counted, items_of
+from treering.surfaces.shared.texts import Mask, counted
 from treering.version import __version__
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ import msgspec
 from treering.errors import NotFound, TreeringError
 from treering.lazy import LazyModule, lazy_pattern
 from treering.model.fields import COUNT_MAX
-from treering.model.queries import PAGE_ITEMS_MAX
+from treering.model.queries import PAGE_ITEMS_MAX, items_of
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.declare import known_or_all, require
 from treering.surfaces.shared.session_commands import scope_flag, show_command
-from treering.surfaces.shared.texts import items_of, scope_names
+from treering.surfaces.shared.texts import scope_names
 
 if TYPE_CHECKING:
     import difflib

@@ -20,6 +20,7 @@ from treering.model.queries import (
     PAGE_ITEMS_MAX,
     VIEW_ITEMS_DEFAULT,
     Page,
+    items_of,
     pack,
 )
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SearchResult
@@ -32,11 +33,8 @@ from treering.surfaces.shared.statistics import statistics as count_activity
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering.context.assemble import Context
     from treering.ledger.families import Family
-    from treering.ledger.ledger import Ledger
     from treering.ledger.records import EventLocation
     from treering.ledger.runs import RunOutline, RunView
     from treering.ledger.scopes import ScopeOutline
@@ -316,11 +314,11 @@ def whoami(request: Request) -> WhoAmI:
 def scopes(request: Request) -> Page[ScopeOutline]:
     """Return a page of the scopes that the token covers."""
     limit = request.arguments.limit
-    covered = (
-        outline
-        for outline in every_scope(request.ledger, request.arguments.after)
-        if request.grant.covers(outline.scope)
+    every = items_of(
+        lambda after: request.ledger.scopes(limit=PAGE_ITEMS_MAX, after=after),
+        after=request.arguments.after,
     )
+    covered = (outline for outline in every if request.grant.covers(outline.scope))
     items = list(islice(covered, limit + 1))
     # Not a cursor of the ledger: it would name a scope that the token does not cover.
     cursor = pack((items[limit - 1].scope,)) if len(items) > limit else None
@@ -532,16 +530,6 @@ def receipts(request: Request) -> Page[Header]:
 def end_cursor(request: Request) -> Cursor:
     """Return a cursor after all events of a scope, to follow only later ones."""
     return Cursor(cursor=request.ledger.end_cursor(request.scope))
-
-
-def every_scope(ledger: Ledger, after: str | None = None) -> Iterator[ScopeOutline]:
-    """Yield all scopes of a ledger by name, from a cursor on."""
-    while True:
-        page = ledger.scopes(limit=PAGE_ITEMS_MAX, after=after)
-        yield from page.items
-        after = page.next_cursor
-        if after is None:
-            return
 
 
 def session_of(request: Request, agent: str | None = None) -> Session:

@@ -13,9 +13,10 @@ import msgspec
 from treering.errors import TreeringError
 from treering.ledger.records import AGENT
 from treering.model.kinds import RUN_ENDS
+from treering.model.queries import items_of
 from treering.model.scopes import DAY_MS
 from treering.surfaces.shared.session_commands import scope_flag
-from treering.surfaces.shared.texts import counted, days_kept, items_of
+from treering.surfaces.shared.texts import counted, days_kept
 from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:

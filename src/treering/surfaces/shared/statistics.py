@@ -8,8 +8,9 @@ import msgspec
 
 from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import MetricChange, Period, metric_changes
+from treering.model.queries import items_of
 from treering.model.scopes import Scope
-from treering.surfaces.shared.texts import items_of, scope_names
+from treering.surfaces.shared.texts import scope_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

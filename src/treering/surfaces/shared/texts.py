@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.model.codec import encode
-from treering.model.queries import PAGE_ITEMS_MAX
+from treering.model.queries import PAGE_ITEMS_MAX, items_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
-    from treering.model.queries import Page
     from treering.model.receipts import ExpireReceipt
 
 
@@ -74,19 +72,6 @@ def scope_names(ledger: Ledger) -> list[str]:
     """Return the scopes of a ledger, all pages of them, by name."""
     outlines = items_of(lambda after: ledger.scopes(limit=PAGE_ITEMS_MAX, after=after))
     return [outline.scope for outline in outlines]
-
-
-def items_of(
-    read: Callable[[str | None], Page[Item]], *, pages_max: int | None = None
-) -> Iterator[Item]:
-    """Return the items of all pages that ``read`` returns, or of the first few."""
-    cursor: str | None = None
-    for _ in count() if pages_max is None else range(pages_max):
-        page = read(cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 class Mask:

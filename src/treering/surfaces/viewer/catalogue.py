@@ -24,10 +24,9 @@ from treering.derive.reports import (
 from treering.errors import NotFound
 from treering.memory.records import MEMORY_SESSION
 from treering.model.kinds import ERASURE_KINDS
-from treering.model.queries import PAGE_ITEMS_MAX
+from treering.model.queries import PAGE_ITEMS_MAX, items_of
 from treering.model.sessions import IDLE_MINUTES
 from treering.model.tools import FAILING
-from treering.surfaces.shared.texts import items_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,11 +11,11 @@ import msgspec
 
 from treering.derive.periods import Period
 from treering.errors import InvalidInput, NotFound
-from treering.model.queries import PAGE_ITEMS_MAX
+from treering.model.queries import PAGE_ITEMS_MAX, items_of
 from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.pages.wording import clean
 from treering.surfaces.server.routes import Request
-from treering.surfaces.shared.texts import Mask, items_of
+from treering.surfaces.shared.texts import Mask
 from treering.surfaces.shared.times import milliseconds
 
 if TYPE_CHECKING:

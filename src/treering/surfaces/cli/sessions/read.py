@@ -13,6 +13,7 @@ from treering.clock import now_ms
 from treering.model import queries
 from treering.model.codec import encode
 from treering.model.parts import SessionOpened, safe_part
+from treering.model.queries import items_of
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES, SessionOutline
 from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Spent, TurnView, Usage
@@ -44,7 +45,7 @@ from treering.surfaces.cli.ledgers import (
 )
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, say_folded
-from treering.surfaces.shared.texts import Mask, counted, items_of, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import ago, clock, moment
 
 if TYPE_CHECKING:
