@@ -9,13 +9,13 @@ import msgspec
 
 from treering.errors import NotFound
 from treering.ledger.lineage import NO_END
-from treering.ledger.outlines import Sketch, check_limit, head_of, heads
+from treering.ledger.outlines import Sketch, head_of, heads
 from treering.ledger.turn_bounds import turn_end
 from treering.model.codec import decode, encode
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import SessionForked
-from treering.model.queries import Page, pack, unpack
+from treering.model.queries import Page, check_limit, pack, unpack
 from treering.model.sessions import SessionOutline
 from treering.spine.words import new_id, shorten
 

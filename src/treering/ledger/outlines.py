@@ -22,6 +22,7 @@ from treering.model.queries import (
     Page,
     Query,
     TimelinePoint,
+    check_limit,
     pack,
     unpack,
 )
@@ -302,14 +303,6 @@ def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
         and (outline.state in query.states if query.states else outline.state != "pruned")
         and (not text or text in f"{outline.title or ''}\n{outline.session_id}".casefold())
     )
-
-
-def check_limit(limit: int) -> None:
-    """Raise InvalidInput if a page cannot have this many items."""
-    if not 1 <= limit <= PAGE_ITEMS_MAX:
-        raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}", hint="continue with next_cursor"
-        )
 
 
 def _check_states(states: Sequence[str]) -> None:

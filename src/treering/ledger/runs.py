@@ -11,13 +11,20 @@ import msgspec
 
 from treering.errors import KeyMissing, NotFound
 from treering.ledger import tool_calls
-from treering.ledger.outlines import check_limit
 from treering.ledger.paging import read_page
 from treering.model.events import Event, Header
 from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted, safe_part
-from treering.model.queries import PAGE_ITEMS_MAX, Page, Query, TimelinePoint, items_of, make_cursor
+from treering.model.queries import (
+    PAGE_ITEMS_MAX,
+    Page,
+    Query,
+    TimelinePoint,
+    check_limit,
+    items_of,
+    make_cursor,
+)
 from treering.model.scopes import Scope
 from treering.model.sessions import settings_of
 from treering.model.tools import ToolQuery, ToolRecord

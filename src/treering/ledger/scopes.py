@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
-from treering.ledger.outlines import check_limit
 from treering.ledger.records import shared_seq
 from treering.memory.records import MEMORY_SESSION
 from treering.model.fields import check_list
-from treering.model.queries import Page, pack, unpack
+from treering.model.queries import Page, check_limit, pack, unpack
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import CONFIRMED_BY, facts_of
 from treering.memory.fading import has_faded
 from treering.model.memories import CATEGORIES, FACT_STATES, FactAudit, episode_of
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, pack, unpack
+from treering.model.queries import PAGE_ITEMS_DEFAULT, Page, check_limit, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def list_facts(scope_memory: ScopeMemory, query: FactQuery, recorder: Recorder) 
         raise InvalidInput(
             f"invalid category: {query.category}", hint=f"use one of {', '.join(CATEGORIES)}"
         )
-    _check_limit(query.limit)
+    check_limit(query.limit)
     state = scope_memory.fold.state
     family = None if query.user is None else state.family(hashed(query.user))
     rows = [
@@ -92,7 +92,7 @@ def list_episodes(scope_memory: ScopeMemory, query: EpisodeQuery) -> Page[Episod
 
     The caller holds the lock and has refreshed the memory.
     """
-    _check_limit(query.limit)
+    check_limit(query.limit)
     state = scope_memory.fold.state
     family = None if query.user is None else state.family(hashed(query.user))
     rows = [row for row in state.episodes.values() if family is None or row.user in family]
@@ -109,14 +109,6 @@ def list_episodes(scope_memory: ScopeMemory, query: EpisodeQuery) -> Page[Episod
         has_more=has_more,
         next_cursor=pack((page[-1].ts_ms, page[-1].position)) if has_more else None,
     )
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= PAGE_ITEMS_MAX:
-        raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
-            hint="continue with next_cursor",
-        )
 
 
 def _matches(row: FactRow, query: FactQuery) -> bool:

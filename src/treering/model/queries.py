@@ -102,21 +102,25 @@ def items_of(
 
 def check_query(query: Query) -> Query:
     """Return ``query`` if it is valid. Raises InvalidInput otherwise."""
-    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
-        raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
-            hint="continue with next_cursor",
-        )
-    if (
-        query.since_ms is not None
-        and query.until_ms is not None
-        and query.since_ms > query.until_ms
-    ):
-        raise InvalidInput(
-            f"the time range is empty: {query.since_ms} is after {query.until_ms}",
-            hint="swap the two times",
-        )
+    check_limit(query.limit)
+    check_range(query.since_ms, query.until_ms)
     return query
+
+
+def check_limit(limit: int) -> None:
+    """Raise InvalidInput if a page cannot have this many items."""
+    if not 1 <= limit <= PAGE_ITEMS_MAX:
+        raise InvalidInput(
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}", hint="continue with next_cursor"
+        )
+
+
+def check_range(since_ms: int | None, until_ms: int | None) -> None:
+    """Raise InvalidInput if no time is within the range."""
+    if since_ms is not None and until_ms is not None and since_ms > until_ms:
+        raise InvalidInput(
+            f"the time range is empty: {since_ms} is after {until_ms}", hint="swap the two times"
+        )
 
 
 def make_cursor(query: Query, point: TimelinePoint) -> str:

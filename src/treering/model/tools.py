@@ -11,7 +11,7 @@ import msgspec
 from treering.errors import InvalidCursor, InvalidInput
 from treering.model.codec import canonical
 from treering.model.fields import check_name, check_time
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, pack, unpack
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, check_range, pack, unpack
 from treering.model.scopes import Scope
 from treering.model.views import RunState
 
@@ -203,10 +203,7 @@ def _check_times(since: int | None, until: int | None) -> None:
     for bound in (since, until):
         if bound is not None:
             check_time(bound)
-    if since is not None and until is not None and since > until:
-        raise InvalidInput(
-            f"the time range is empty: {since} is after {until}", hint="swap the two times"
-        )
+    check_range(since, until)
 
 
 def _check_text(text: str | None, field: str) -> None:
