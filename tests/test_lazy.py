@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from children import run_python
 from listeners import run_program
 
 if TYPE_CHECKING:
@@ -49,3 +50,20 @@ def test_a_child_that_is_forked_during_an_import_has_the_module(tmp_path: Path) 
     (tmp_path / "slow.py").write_text(SLOW)
 
     assert run_program(FORKING, str(tmp_path)) == [7, 7]
+
+
+USED = """
+import sys
+from treering.lazy import LazyModule
+
+fractions = LazyModule("fractions")
+before = "fractions" in sys.modules
+half = fractions.Fraction(1, 2)
+print(int(before), int(fractions is sys.modules["fractions"]), half.denominator)
+"""
+
+
+def test_its_user_has_the_module_itself_after_the_first_use() -> None:
+    done = run_python(USED)
+
+    assert done.stdout.split() == ["0", "1", "2"]

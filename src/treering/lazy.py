@@ -56,11 +56,16 @@ class LazyModule(ModuleType):
             search = LazyModule("treering.ledger.search")
     """
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._user = sys._getframe(1).f_globals  # noqa: SLF001  (the module that names it)
+
     def __getattr__(self, name: str) -> Any:
-        value = getattr(_import(self.__name__), name)
-        # An attribute of its own: the next use costs nothing more.
-        setattr(self, name, value)
-        return value
+        module = _import(self.__name__)
+        for own, value in list(self._user.items()):
+            if value is self:
+                self._user[own] = module  # From now on its user has the module itself.
+        return getattr(module, name)
 
 
 _importing: Final[set[int]] = set()
