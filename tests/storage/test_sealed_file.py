@@ -16,7 +16,7 @@ import pytest
 
 import treering
 from broken.ledgers import SCOPE, marked, raw_bytes, traces
-from builders import HERE, said
+from builders import ELSEWHERE, HERE, said
 from treering.errors import Corrupt, KeyMissing
 from treering.model.codec import content_of, encode
 
@@ -284,3 +284,36 @@ def test_a_scope_cannot_be_unmarked_behind_the_ledgers_back(
 
     assert broken is not None
     assert broken.detail == "1 payloads are sealed in a scope that is not marked as sealed"
+
+
+RENAMED: Final = "UPDATE scopes SET name = 'acme/old' WHERE name = 'acme/app'"
+UNMARKED: Final = "DELETE FROM ledger WHERE name = 'sealed:acme/app'"
+MARKED_ANEW: Final = "UPDATE ledger SET name = 'sealed:acme/old' WHERE name = 'sealed:acme/app'"
+REMOVED: Final = "DELETE FROM scopes WHERE name = 'acme/app'"
+TAKEN: Final = "INSERT INTO scopes (name, key) VALUES ('acme/app', randomblob(32))"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (RENAMED, UNMARKED),
+        (RENAMED, MARKED_ANEW),
+        (REMOVED, UNMARKED),
+        (RENAMED, UNMARKED, TAKEN),
+    ],
+    ids=["renamed", "mark-renamed", "removed", "replaced"],
+)
+def test_nothing_is_recorded_in_plain_text_although_the_scope_was_renamed(
+    sealed: Ledger, path: Path, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    sealed.append([said("a"), said("b", scope=ELSEWHERE)])
+    sealed.close()
+    for statement in statements:
+        tamper(path, statement)
+
+    with treering.open(path, keys=tmp_path / "no keys") as other:
+        with pytest.raises(Corrupt, match="scope acme/app was encrypted"):
+            other.append([said("c", payload={"text": "quillwort"})])
+        other.append([said("d", scope=ELSEWHERE), said("e", scope="acme/new")])
+
+    assert b"quillwort" not in raw_bytes(path)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
-from treering.ledger.chain import SALT_BYTES
+from treering.ledger.chain import SALT_BYTES, genesis
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
@@ -75,6 +75,26 @@ FROM (
 JOIN events AS v ON v.position = e.position
 JOIN contents AS c ON c.position = e.position
 WHERE length(c.salt) > ?2
+"""
+# One session of each scope, with the name that the scope has now, if any. By steps through the
+# index: there may be many sessions.
+_SCOPES_AND_SESSIONS: Final = """
+WITH RECURSIVE ids (id) AS (
+  SELECT min(scope) FROM sessions
+  UNION ALL
+  SELECT (SELECT min(scope) FROM sessions WHERE scope > ids.id) FROM ids WHERE id IS NOT NULL
+)
+SELECT ids.id, o.name, s.salt, s.name, s.genesis
+FROM ids
+JOIN sessions AS s ON s.id = (
+  SELECT id
+  FROM sessions
+  WHERE scope = ids.id
+    AND salt IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM forks WHERE session = sessions.id)
+  LIMIT 1
+)
+LEFT JOIN scopes AS o ON o.id = ids.id
 """
 _NOTE_KEY: Final = """
 INSERT INTO cursors (scope, follower, cursor) SELECT id, ?, ? FROM scopes WHERE name = ?
@@ -467,11 +487,27 @@ class Batch:
         def has_boxes() -> bool:
             if name in ids.boxless:
                 return False
-            return bool(self._last_boxes(scope))
+            return bool(self._last_boxes(scope)) or self._has_displaced_boxes(name)
 
         check_unsealed(name, has_key=self._vault.has_sealed(name), has_boxes=has_boxes)
         ids.boxless.add(name)
         ids.unsealed.add(name)
+
+    def _has_displaced_boxes(self, name: str) -> bool:
+        """Whether a scope was renamed or removed that had this name and holds sealed content."""
+        ids = self._ids
+        if ids.displaced is None:
+            ids.displaced = [
+                (number, salt, session, first)
+                for number, scope, salt, session, first in self.connection.execute(
+                    _SCOPES_AND_SESSIONS
+                )
+                if scope is None or genesis(salt, scope, session) != first
+            ]
+        return any(
+            genesis(salt, name, session) == first and self._last_boxes(number)
+            for number, salt, session, first in ids.displaced
+        )
 
     def _last_boxes(self, scope: int) -> list[Any]:
         """Return what was sealed lately in a scope, each with the id of its event."""

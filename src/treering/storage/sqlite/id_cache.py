@@ -75,6 +75,9 @@ class IdCache:
         """Scopes that were found never to have been sealed."""
         self.boxless: set[str] = set()
         """Scopes whose latest events were found to hold nothing sealed."""
+        self.displaced: list[tuple[int, bytes, str, bytes]] | None = None
+        """Scopes that lie under another name than their sessions began in, each with one of them:
+        its salt, name and genesis. None until they are looked for, once in each process."""
         self.counted = -1
         """The last session that is counted."""
         self.digests: dict[int, bytes] = {}
