@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,8 @@ from psycopg.errors import InsufficientPrivilege
 import treering
 from builders import ELSEWHERE, HERE, exchange, said
 from postgres_places import Place
+from postgres_writers import store_of, until
+from threads import in_threads
 
 if TYPE_CHECKING:
     from postgres_server import Server
@@ -156,3 +159,34 @@ def test_a_name_that_nobody_ordered_to_be_forgotten_is_missed(place: Place) -> N
 
     assert broken is not None
     assert "vouches" in broken.detail
+
+
+def test_two_who_forget_somebody_at_the_same_time_both_end_well(place: Place) -> None:
+    """The second one looks up the session while the first waits to forget its name."""
+    with (
+        treering.open(place.url) as ledger,
+        treering.open(place.url) as other,
+        place.connect() as blocker,
+    ):
+        ledger.append([said("heron", user_id=ADA), said("kept", user_id="bob", session_id="s9")])
+        lock = store_of(ledger)._cache.lock_of(HERE, "s1")
+        blocker.execute("SELECT pg_advisory_lock(%s)", (lock,))
+
+        def release() -> None:
+            until(lambda: waiting(place) == 2)
+            blocker.execute("SELECT pg_advisory_unlock_all()")
+
+        in_threads(
+            partial(ledger.forget, HERE, user=ADA), partial(other.forget, HERE, user=ADA), release
+        )
+
+        assert ledger.session_ids(HERE) == ["s9"]
+        assert ledger.admin.verify().intact
+
+
+def waiting(place: Place) -> int:
+    """Return how many wait for a lock that another holds."""
+    [(count,)] = place.sql(
+        "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    )
+    return int(count)

@@ -293,10 +293,16 @@ class Eraser:
             sessions_found |= _named(connection, scope, scope_key, selection.session_id)
         if not sessions_found:
             return NOTHING
-        names = cache.session_names(connection, scope, sessions_found)
+        found = cache.session_names(connection, scope, sessions_found)
 
         def work(batch: Batch) -> Erased:
-            batch.enter(scope, scope_key, list(names.values()), len(names))
+            batch.enter(scope, scope_key, list(found.values()), len(found))
+            # Another process may have forgotten a session since; its name may be of a new one now.
+            names = {
+                session: name
+                for session, name in found.items()
+                if (head := batch.heads.get((scope, name))) and head.session == session
+            }
             rows = [
                 row
                 for row in self._select(connection, selection, erasure, scope_key, limit)
@@ -327,7 +333,7 @@ class Eraser:
             )
             return attempt.erased
 
-        places = {(scope, name) for name in names.values()}
+        places = {(scope, name) for name in found.values()}
         erased = self._writer.transact(connection, places, work)
         if erased.named:
             cache.forget()
