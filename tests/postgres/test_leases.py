@@ -139,6 +139,20 @@ def test_who_loses_the_connection_while_a_run_begins_does_not_begin_a_second_one
         assert started == [theirs.run_id]
 
 
+def test_a_run_begins_in_a_session_that_others_write_to_all_the_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(place.url) as ledger:
+        ledger.append([said("hello", session_id="s")])
+        # As if somebody wrote between every look at the session and what comes of it.
+        monkeypatch.setattr(ledger._engine, "head_seq", lambda *_: 0)
+
+        with ledger.session("s", scope=HERE, agent="lyria").turn(wait_s=0.0):
+            kinds = [header.kind for header in ledger.headers(HERE).items]
+
+    assert kinds == ["conversation.user", "run.started"]
+
+
 def cut_off(place: Place) -> None:
     """End every connection to the ledgers of the server."""
     place.sql(

@@ -71,6 +71,8 @@ CLOSE_S: Final = 5.0
 """How long all sinks together have for what still waits for them when the ledger is closed."""
 PAUSE_S: Final = 0.01
 PAUSE_S_MAX: Final = 0.2
+CONFLICTS_MAX: Final = 2
+"""How often a run that begins gives way to others who write to its session."""
 BEGINNING_S: Final = 5.0
 """How long to wait for another that is just beginning a run, whatever ``wait_s`` is."""
 KEYS_MAX: Final = 10_000
@@ -297,14 +299,16 @@ class Engine:
         # Before it is recorded: if that is interrupted, the next one who begins finds it here.
         self._run_states[run_state.run_id] = run_state
         lock = self._lock_of(scope, session_id)
-        started, pause_s = time.monotonic(), PAUSE_S
+        started, pause_s, conflicts = time.monotonic(), PAUSE_S, 0
         while True:
             # One at a time looks and begins: among threads by the lock, among processes by a hold.
             hold = _Hold(self.store, f"beginning in {session_id} of {scope}")
             with lock.guard, lock, hold, hold:
                 is_held = hold.take()
                 # What others record if they get the hold of a lost connection moves the session on.
-                head = self.head_seq(scope, session_id) if self.store.leases.can_be_lost else None
+                # Where they write all the time anyway, it is not waited for: the hold has to do.
+                is_fenced = self.store.leases.can_be_lost and conflicts < CONFLICTS_MAX
+                head = self.head_seq(scope, session_id) if is_fenced else None
                 active = (
                     self._active_run(scope, session_id, is_left=self._is_left) if is_held else None
                 )
@@ -318,7 +322,8 @@ class Engine:
                     try:
                         return self.write(events, expected_seq=head, numbers=numbers, fits=True)
                     except Conflict:
-                        is_held = False
+                        conflicts += 1
+                        continue
             patience_s = wait_s if is_held else max(wait_s, BEGINNING_S)
             left_s = patience_s - (time.monotonic() - started)
             if left_s <= 0:
