@@ -350,7 +350,8 @@ def _pieces(text: bytes) -> Iterator[LogRecord]:
         yield LogRecord(piece.value, number, offset, end, piece.fault, mended)
 
 
-CHUNK_BYTES: Final = 1024 * 1024
+CHUNK_BYTES: Final = 64 * 1024
+"""Bytes that are read at once: they are decoded while they are in the processor's cache."""
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 """The longest line, or value over several lines, that is read."""
 NUL_RUN_MIN: Final = 4_096
