@@ -19,6 +19,7 @@ from treering.model.arguments import checks_arguments
 from treering.model.codec import decode, encode
 from treering.model.events import Header
 from treering.model.fields import check_events, check_id, check_list, check_name
+from treering.model.keyed_hash import keyed_hash
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Bookmarks:
         if not isinstance(name, str):
             raise InvalidInput(f"a name is a {type(name).__name__}, not text", hint="give a text")
         encoded = name.encode(errors="surrogateescape")
-        return _PREFIX + hmac.digest(self._store.vault.id_key(), encoded, "sha256").hex()[:32]
+        return _PREFIX + keyed_hash(self._store.vault.id_key(), encoded).hex()[:32]
 
     def _sealed(self, plain: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
@@ -205,7 +206,7 @@ class Bookmarks:
         return plain
 
     def _check(self, nonce: bytes, plain: bytes) -> bytes:
-        return hmac.digest(self._store.vault.id_key(), nonce + plain, "sha256")[:_CHECK_BYTES]
+        return keyed_hash(self._store.vault.id_key(), nonce + plain)[:_CHECK_BYTES]
 
     def _masked(self, nonce: bytes, text: bytes) -> bytes:
         """Return ``text`` added to a stream of the key and ``nonce``; twice gives it back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -18,6 +17,7 @@ from treering.lazy import lazy_pattern
 from treering.ledger.records import ForkPoint, SessionHead, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
+from treering.model.keyed_hash import keyed_hash
 from treering.model.queries import SessionTally
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def id_key_range(prefix: str) -> tuple[bytes, bytes] | None:
 def name_key(key: bytes, name: str) -> bytes:
     """Return a keyed hash of ``name``, so that no index holds the name itself."""
     # Cached: a name that is added has mostly just been looked for, once or twice.
-    return hmac.digest(key, name.encode(), "sha256")[:16]
+    return keyed_hash(key, name.encode())[:16]
 
 
 def is_guessable(event_id: bytes, flags: int) -> bool:
@@ -100,7 +100,7 @@ def are_guessable(ids: Mapping[bytes, str]) -> bool:
 
 def hidden_key(id_key: bytes, event_key: bytes) -> bytes:
     """Return the 16 bytes that the id of an expired event is stored as: no guess finds it."""
-    return hmac.digest(id_key, event_key, "sha256")[:16]
+    return keyed_hash(id_key, event_key)[:16]
 
 
 def either_key(id_key: bytes, keys: dict[bytes, Value]) -> dict[bytes, Value]:

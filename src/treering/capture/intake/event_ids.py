@@ -6,21 +6,21 @@ words are erased, and must not let anyone find the words by guessing.
 
 from __future__ import annotations
 
-import hmac
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
-
-from uuid_utils import UUID
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
 from treering.formats.parsed import is_content_key, without_mark
 from treering.model.fields import check_id, check_name
+from treering.model.keyed_hash import keyed_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME_DIGITS = 16
+_VARIANTS: Final = {f"{digit:x}": f"{0x8 | digit & 0x3:x}" for digit in range(16)}
+"""The digit of a UUID that has two bits of its variant, by the digit in its place."""
 
 
 class EventIds:
@@ -74,7 +74,7 @@ class EventIds:
 
     def _hidden_name(self, name: str) -> str:
         text = f"{self._format}\0{without_mark(name)}".encode(errors="surrogatepass")
-        return f"{self._format}-{_digest(self._key, text).hex()[:NAME_DIGITS]}"
+        return f"{self._format}-{keyed_hash(self._key, text).hex()[:NAME_DIGITS]}"
 
 
 def named_id(format_name: str, session: str, key: str) -> str:
@@ -84,7 +84,7 @@ def named_id(format_name: str, session: str, key: str) -> str:
 
 def hidden_id(id_key: bytes, format_name: str, session: str, key: str) -> str:
     """Return the id of an event whose key is made of its words."""
-    return _uuid(_digest(id_key, _joined(format_name, session, key)))
+    return _uuid(keyed_hash(id_key, _joined(format_name, session, key)))
 
 
 def ledger_name(session: str, format_name: str, between: str = "-") -> str:
@@ -107,13 +107,8 @@ def _joined(format_name: str, session: str, key: str) -> bytes:
     return f"{format_name}\0{session}\0{key}".encode(errors="surrogatepass")
 
 
-def _digest(id_key: bytes, text: bytes) -> bytes:
-    return hmac.digest(id_key, text, "sha256")
-
-
 def _uuid(digest: bytes) -> str:
     """Return a digest as a UUID of version 8, which is free for digests."""
-    made = bytearray(digest[:16])
-    made[6] = 0x80 | made[6] & 0x0F
-    made[8] = 0x80 | made[8] & 0x3F
-    return str(UUID(bytes=bytes(made)))
+    digits = digest.hex()
+    variant = _VARIANTS[digits[16]]
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
