@@ -104,6 +104,8 @@ class EventMatcher:
     def _without_retold(self, scope: Scope, items: list[Item]) -> list[Item]:
         """Return the events without those of sessions that came from another log already."""
         marks = {(item.event.session, item.event.unless) for item in items if item.event.unless}
+        if not marks:
+            return items
         recorded = {mark for mark in marks if self.find(scope, mark[0], mark[1] or "") is not None}
         return [item for item in items if (item.event.session, item.event.unless) not in recorded]
 
@@ -122,8 +124,7 @@ class EventMatcher:
         return (
             ids.isdisjoint(places)
             and not self._buffer.has_legacy_ids
-            and not any(item.event.former_key for item in items)
-            and all(len(item.ids) == 1 for item in items)
+            and not any(item.event.former_key or len(item.ids) > 1 for item in items)
         )
 
     # Ids of earlier versions.

@@ -185,6 +185,7 @@ class RecordImport:
         rounds: list[dict[Scope, list[_Pair]]] = []
         by_session: dict[str, tuple[int, list[_Pair]]] = {}
         for record in pending:
+            record.waiting += 1
             for event in record.parsed.events:
                 if event.session not in by_session:
                     header = self._source.sessions.get(event.session)
@@ -200,8 +201,6 @@ class RecordImport:
                     by_session[event.session] = at, rounds[at].setdefault(scope, [])
                     self._counter.sessions[self.sessions.ids.hidden(event.session)] = None
                 by_session[event.session][1].append((record, event))
-        for record in pending:
-            record.waiting += 1
         for scope, pairs in (item for by_scope in rounds for item in by_scope.items()):
             waiting: list[WaitingEvent] = []
             try:
