@@ -105,11 +105,11 @@ class Alarm:
         self._calls = [
             (
                 # A veto of one word must not apply to other words with the same piece.
-                tuple(map(str.encode, words[0][2])) if [piece] == [w for w, _, _ in words] else (),
+                _encoded(words[0][2]) if [piece] == [word for word, _, _ in words] else (),
                 [called for word, called, _ in words if word == piece],
                 [
-                    (word, places[word][1], len(word) - places[word][1], called)
-                    for word, called, _ in words
+                    (word, places[word][1], len(word) - places[word][1], _encoded(veto), called)
+                    for word, called, veto in words
                     if word != piece
                 ],
             )
@@ -133,10 +133,12 @@ class Alarm:
                 if is_called(encoded, end):
                     break
             else:
-                for word, offset, length, is_called in longer:
+                for word, offset, rest, own_veto, is_called in longer:
                     # A negative start compares with the end of the text: at worst a false alarm.
-                    if encoded.startswith(word, start - offset) and is_called(
-                        encoded, start + length
+                    if (
+                        encoded.startswith(word, start - offset)
+                        and not encoded.startswith(own_veto, start + rest)
+                        and is_called(encoded, start + rest)
                     ):
                         break
                 else:
@@ -181,6 +183,10 @@ def _placed(words: list[bytes]) -> tuple[list[bytes], dict[bytes, tuple[int, int
             places[word] = (len(pieces), 0)
             pieces.append(word)
     return pieces, places
+
+
+def _encoded(veto: Veto) -> tuple[bytes, ...]:
+    return tuple(map(str.encode, veto))
 
 
 def _letters(word: bytes) -> bytes:
