@@ -76,7 +76,10 @@ class EventMatcher:
         self, scope: Scope, pairs: Sequence[tuple[PendingRecord, ParsedEvent]]
     ) -> list[Item]:
         """Return the events that are not known yet; note what a session shares with others."""
-        items = [Item(record, event, self._all_ids(scope, event)) for record, event in pairs]
+        roots: dict[str, tuple[str, ...]] = {}
+        items = [
+            Item(record, event, self._all_ids(scope, event, roots)) for record, event in pairs
+        ]
         items = self._without_retold(scope, items)
         ids = {event_id for item in items for event_id in item.ids}
         former = self._former_reading()
@@ -281,13 +284,18 @@ class EventMatcher:
 
     # Ids.
 
-    def _all_ids(self, scope: Scope, event: ParsedEvent) -> list[str]:
-        first = self._ahead.pop((event.session, event.key), None) or self._first_id(event)
+    def _all_ids(
+        self, scope: Scope, event: ParsedEvent, roots: dict[str, tuple[str, ...]]
+    ) -> list[str]:
+        """Return the ids that an event may have; ``roots`` are those of the sessions so far."""
+        session = event.session
+        first = self._ahead.pop((session, event.key), None) or self._first_id(event)
         if self._source.keys_are_global:
             return [first]
-        header = self._source.sessions.get(event.session)
-        roots = self._sessions.roots(scope, event.session, header)
-        return [first, *[self._ids.named(root, event.key) for root in roots]]
+        if session not in roots:
+            header = self._source.sessions.get(session)
+            roots[session] = self._sessions.roots(scope, session, header)
+        return [first, *[self._ids.named(root, event.key) for root in roots[session]]]
 
     def _first_id(self, event: ParsedEvent) -> str:
         if self._source.keys_are_global:
