@@ -19,7 +19,7 @@ import msgspec
 from treering.capture.intake.former_reading import holds, lines_of
 from treering.capture.quarantine import line_faults
 from treering.errors import Conflict, DuplicateEvent, KeyMissing
-from treering.formats.parsed import ParsedEvent, ParsedRecord
+from treering.formats.parsed import LogRecord, ParsedEvent
 from treering.ledger.records import EventLocation
 from treering.model.events import NewEvent
 from treering.model.queries import make_seq_cursor
@@ -53,9 +53,11 @@ def batch_faults() -> tuple[type[Exception], ...]:
 
 
 class PendingRecord(msgspec.Struct, gc=False):
-    """A parsed record, and what has become of its events so far."""
+    """The events of a record, and what has become of them so far."""
 
-    parsed: ParsedRecord
+    place: LogRecord
+    """Where the record is, without its value: most of that is let go of when it is parsed."""
+    events: list[ParsedEvent]
     waiting: int = 0
     """Its events that are not recorded yet."""
     new_events: int = 0

@@ -77,9 +77,7 @@ class EventMatcher:
     ) -> list[Item]:
         """Return the events that are not known yet; note what a session shares with others."""
         roots: dict[str, tuple[str, ...]] = {}
-        items = [
-            Item(record, event, self._all_ids(scope, event, roots)) for record, event in pairs
-        ]
+        items = [Item(record, event, self._all_ids(scope, event, roots)) for record, event in pairs]
         items = self._without_retold(scope, items)
         ids = {event_id for item in items for event_id in item.ids}
         former = self._former_reading()

@@ -241,15 +241,16 @@ def _records(job: ReadJob, stream: BinaryIO) -> Iterator[LogRecord]:
 
 def _light(step: ReadStep) -> ReadStep:
     """Return a step without the values of its records: their events have all of it."""
-    record = None if step.record is None else _place(step.record)
+    record = None if step.record is None else place_of(step.record)
     outcomes = [
-        ParsedRecord(record=_place(parsed.record), events=parsed.events, skipped=parsed.skipped)
+        ParsedRecord(record=place_of(parsed.record), events=parsed.events, skipped=parsed.skipped)
         for parsed in step.outcomes
     ]
     return ReadStep(record, outcomes, step.failure, step.is_named)
 
 
-def _place(record: LogRecord) -> LogRecord:
+def place_of(record: LogRecord) -> LogRecord:
+    """Return a record without its value."""
     return LogRecord(
         None, record.line, record.offset, record.end, record.fault, record.mended, record.lines
     )

@@ -17,6 +17,7 @@ from treering.capture.intake.ledger_buffer import (
     batch_faults,
 )
 from treering.capture.intake.matcher import NO_TIME_MS, EventMatcher
+from treering.capture.intake.reading import place_of
 from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
@@ -139,7 +140,7 @@ class RecordImport:
     def look_ahead(self) -> set[str]:
         """Return the ids that ``complete`` will ask for."""
         return self._matcher.look_ahead(
-            event for record in self._pending for event in record.parsed.events
+            event for record in self._pending for event in record.events
         )
 
     def complete(self) -> None:
@@ -171,9 +172,10 @@ class RecordImport:
             if event.kind in AIMED_KINDS:
                 self._match()  # It refers to earlier events, which need their seqs first.
                 break
-        self._pending.append(PendingRecord(parsed))
+        place = place_of(parsed.record)
+        self._pending.append(PendingRecord(place, parsed.events))
         self._pending_events += len(parsed.events)
-        self._pending_bytes += parsed.record.end - parsed.record.offset
+        self._pending_bytes += place.end - place.offset
         if self._pending_events >= BATCH_EVENTS or self._pending_bytes >= BATCH_BYTES:
             self._match()
 
@@ -186,7 +188,7 @@ class RecordImport:
         by_session: dict[str, tuple[int, list[_Pair]]] = {}
         for record in pending:
             record.waiting += 1
-            for event in record.parsed.events:
+            for event in record.events:
                 if event.session not in by_session:
                     header = self._source.sessions.get(event.session)
                     try:
@@ -233,7 +235,7 @@ class RecordImport:
             record = None if entry.item is None else entry.item.record
             if record is not None and record is not last:
                 last = record
-                size += record.parsed.record.end - record.parsed.record.offset
+                size += record.place.end - record.place.offset
         self._buffer.add(self, scope, moved, size)
 
     def _release(self, record: PendingRecord) -> None:
@@ -242,7 +244,7 @@ class RecordImport:
         if record.waiting:
             return
         if record.failure is not None:
-            self._counter.fail(record.parsed.record, record.failure)
+            self._counter.fail(record.place, record.failure)
         elif record.new_events:
             self._counter.imported += 1
             if record.has_own_id:
