@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.reader import Reader
     from treering.storage.postgres.server import Connection, Server
 
-_APPEND: Final = """
+_APPEND: Final = b"""
 SELECT * FROM append_event(
   %(lock)s, %(scope_lock)s, %(epoch)s, %(session)s, %(repeatable)s, %(last_seq)s, %(session_key)s,
   %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
@@ -42,7 +42,7 @@ SELECT * FROM append_event(
 )
 """
 # The server gives the event its number in its run.
-_APPEND_IN_RUN: Final = """
+_APPEND_IN_RUN: Final = b"""
 SELECT * FROM append_event_in_run(
   %(lock)s, %(scope_lock)s, %(epoch)s, %(session)s, %(repeatable)s, %(last_seq)s, %(session_key)s,
   %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
@@ -221,7 +221,7 @@ class Writer:
         else:
             values["header_digest"] = draft.header_digest
             statement = _APPEND
-        row = connection.execute(statement, values, binary=True).fetchone()
+        row = connection.kept_cursor.execute(statement, values).fetchone()
         if row is None:
             raise AssertionError
         outcome, position, seq, last_link, writer, *number = row
