@@ -13,6 +13,7 @@ from ports import store_of
 from threads import in_threads
 from treering.memory.records import IndexEntry, IndexState, Row
 from treering.model.scopes import Scope
+from treering.storage.memory import PAGE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,6 +155,25 @@ def test_rows_are_kept_changed_and_taken_out(ledger: Ledger) -> None:
     assert store.memory.memory_rows(SCOPE).items == kept[:1]
 
 
+def test_rows_come_back_whatever_is_in_them_and_however_many_there_are(ledger: Ledger) -> None:
+    ledger.append([stored("a")])
+    store = store_of(ledger)
+    odd = [
+        Row("fact", '"key\\', bytes(range(256))),
+        Row("fact", "ключ", b""),
+        Row("user", "", b"1"),
+    ]
+    many = [Row("fact", f"{at:05}", b"%d" % at) for at in range(2 * PAGE_ROWS)]
+
+    store.memory.keep_memory_rows(
+        SCOPE, [*odd, *many], since=(), until=store.reader.end(SCOPE), replace=False
+    )
+
+    found = store.memory.memory_rows(SCOPE)
+    assert sorted(found.items, key=str) == sorted([*odd, *many], key=str)
+    assert [*found.tables["fact"]] == sorted(row.key for row in [*odd[:2], *many])
+
+
 def test_whoever_comes_late_changes_nothing(ledger: Ledger) -> None:
     ledger.append([stored("a"), stored("b")])
     store = store_of(ledger)
@@ -273,10 +293,10 @@ def test_columns_have_what_the_documents_have_and_vectors_of_one_embedder(ledger
     none = store.memory.document_columns(SCOPE, "events", after=page[-1][0], limit=4, embedder="")
 
     expected = [
-        (number, one.position, one.session, one.seq, one.ts_ms, len(one.terms), len(one.vectors))
+        (number, one.position, one.session, one.seq, len(one.terms), len(one.vectors))
         for number, one in page[2:6]
     ]
-    assert list(zip(*msgspec.structs.astuple(columns)[:7], strict=True)) == expected
+    assert list(zip(*msgspec.structs.astuple(columns)[:6], strict=True)) == expected
     assert columns.terms == b"".join(one.terms for _, one in page[2:6])
     assert columns.vectors == b"".join(one.vectors for _, one in page[2:6])
     assert columns.vectors

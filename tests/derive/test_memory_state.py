@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import DAY, HERE, NOON
+from derive.saved_rows import saved
 from effort import rounds
 from sinks.carried_events import recorded
-from treering.derive.fact_rows import hashed
+from treering.derive.fact_rows import GAP, SavedRows, hashed
 from treering.derive.memory_state import (
     FACT,
     FactPayload,
@@ -26,8 +27,6 @@ from treering.memory.events import fact_change_event, fact_event, recall_event, 
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from treering import Event, NewEvent
 
 OURS = Scope(HERE)
@@ -78,15 +77,6 @@ def folded(*events: Event) -> MemoryState:
     for event in events:
         state.follow(event)
     return state
-
-
-def saved(rows: Iterable[tuple[str, str, bytes | None]]) -> dict[str, dict[str, bytes]]:
-    """Return rows as a store gives them back."""
-    tables: dict[str, dict[str, bytes]] = {}
-    for table, key, body in rows:
-        if body is not None:
-            tables.setdefault(table, {})[key] = body
-    return tables
 
 
 def states(state: MemoryState) -> dict[str, str]:
@@ -381,15 +371,37 @@ def test_rows_of_another_version_are_refused() -> None:
 
 
 def test_one_wrong_bit_in_a_row_has_it_refused() -> None:
-    state = folded(tell(1, "f1", "Lives in Ghent", slot=TOWN))
-    [(_, _, body)] = state.rows([(FACT, "f1")])
-    assert body is not None
+    state = folded(
+        tell(1, "f1", "Lives in Ghent", slot=TOWN),
+        tell(2, "f2", "Likes tea"),
+        tell(3, "f3", "Drives a van"),
+    )
+    rows = state.rows(state.all_keys())
+    MemoryState().load(saved(rows))
 
-    for at in range(0, len(body), 9):
-        damaged = bytearray(body)
-        damaged[at] ^= 1
+    for which, (sort, key, body) in enumerate(rows):
+        for at in range(0, len(body or b""), 9):
+            damaged = bytearray(body or b"")
+            damaged[at] ^= 1
+            others = [*rows[:which], *rows[which + 1 :]]
+            with pytest.raises(ValueError):
+                MemoryState().load(saved([*others, (sort, key, bytes(damaged))]))
+
+
+def test_rows_that_are_cut_or_missing_from_their_page_are_refused() -> None:
+    state = folded(tell(1, "f1", "Lives in Ghent"), tell(2, "f2", "Likes tea"))
+    [first, second] = [body or b"" for _, _, body in state.rows(state.all_keys())]
+    sizes, whole = [len(first), len(second)], GAP.join([first, second])
+    SavedRows([(["f1", "f2"], sizes, whole)])
+
+    for keys, said, joined in [
+        (["f1", "f2"], sizes, whole[:-1]),
+        (["f1", "f2"], sizes, first),
+        (["f1"], sizes, whole),
+        (["f1", "f2"], sizes[:1], whole),
+    ]:
         with pytest.raises(ValueError):
-            MemoryState().load({FACT: {"f1": bytes(damaged)}})
+            SavedRows([(keys, said, joined)])
 
 
 def test_a_saved_fact_is_read_when_it_is_needed_and_found_before() -> None:
@@ -416,7 +428,7 @@ def test_a_saved_row_under_another_id_is_not_believed() -> None:
     state = folded(tell(1, "f1", "Lives in Ghent"))
     [(_, _, body)] = state.rows([(FACT, "f1")])
     loaded = MemoryState()
-    loaded.load({FACT: {"f2": body or b""}})
+    loaded.load(saved([(FACT, "f2", body)]))
 
     with pytest.raises(Corrupt, match="rebuild"):
         loaded.facts["f2"]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOON
+from derive.saved_rows import saved
 from effort import rounds
 from sinks.carried_events import recorded
 from treering.derive.memory_state import MemoryState
@@ -68,10 +69,7 @@ def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
                 assert body is not None
                 kept[sort, key] = body
             taken_up = MemoryState()
-            tables: dict[str, dict[str, bytes]] = {}
-            for (sort, key), body in kept.items():
-                tables.setdefault(sort, {})[key] = body
-            taken_up.load(tables)
+            taken_up.load(saved((sort, key, body) for (sort, key), body in kept.items()))
         else:
             whole.follow(event(kind, payload, position))
             taken_up.follow(event(kind, payload, position))

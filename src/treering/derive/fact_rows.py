@@ -6,15 +6,19 @@ once. The rest is read when the fact itself is needed:
     numbers ──► columns, and which fact has a statement or a slot
     JSON    ──► FactRow, one at a time
     sum     ──► whether the row is as it was written
+
+Saved rows stay end to end, as the database returns them: to make an object of each takes longer
+than to read them all.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from operator import itemgetter
+from itertools import accumulate, count
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -62,6 +66,8 @@ _SUM_BYTES: Final = 4
 _BYTES_MIN: Final = _NUMBERS.size + _SUM_BYTES
 _SUM_OF_WHOLE: Final = 0x2144DF1C
 """The CRC-32 of anything that ends with its own."""
+GAP: Final = bytes.fromhex("81d59d4c")
+"""What is between two saved rows: behind one that is whole, it sets their sum back to nothing."""
 
 Key = tuple[int, int, int]
 """A user, a wall, and a statement or slot, as numbers."""
@@ -134,16 +140,60 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False, array_like=True):
         return self.user, self.wall
 
 
+class SavedRows(Mapping[str, bytes]):
+    """The bodies of saved rows by key, end to end in pages."""
+
+    def __init__(self, pages: Iterable[tuple[list[str], list[int], bytes]] = ()) -> None:
+        """Take keys, sizes and bodies with GAP between them. Raise ValueError if they differ."""
+        self.pages: list[bytes] = []
+        self.shortest = NO_END_MS
+        self._places: dict[str, int] = {}
+        self._firsts: list[int] = []
+        self._starts: list[list[int]] = []
+        rows = 0
+        for keys, sizes, joined in pages:
+            # Behind the last one there is no gap.
+            starts = list(accumulate(map(len(GAP).__add__, sizes), initial=0))
+            if len(keys) != len(sizes) or starts[-1] != len(joined) + len(GAP):
+                raise ValueError("a saved row lacks something")
+            self.pages.append(joined)
+            self.shortest = min(self.shortest, *sizes)
+            self._places.update(zip(keys, count(rows)))
+            self._firsts.append(rows)
+            self._starts.append(starts)
+            rows += len(keys)
+
+    def __getitem__(self, key: str) -> bytes:
+        place = self._places[key]
+        page = bisect_right(self._firsts, place) - 1
+        start, end = self._starts[page][(at := place - self._firsts[page]) : at + 2]
+        return self.pages[page][start : end - len(GAP)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def heads(self, size: int) -> bytes:
+        """Return the first bytes of all rows, one after another."""
+        return b"".join(
+            b"".join([page[start : start + size] for start in starts[:-1]])
+            for page, starts in zip(self.pages, self._starts, strict=True)
+        )
+
+
 class FactRows(Mapping[str, FactRow]):
     """Facts by id: those of this process, and saved ones, each read when it is needed."""
 
-    def __init__(self, saved: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, saved: SavedRows | None = None) -> None:
         """Take saved rows by id. Raise ValueError if one is not as it was written."""
-        self.saved = saved or {}
-        bodies = self.saved.values()
-        is_whole = {_SUM_OF_WHOLE}.issuperset(map(zlib.crc32, bodies))
-        if not is_whole or min(map(len, bodies), default=_BYTES_MIN) < _BYTES_MIN:
+        self.saved = saved or SavedRows()
+        is_whole = {_SUM_OF_WHOLE}.issuperset(map(zlib.crc32, self.saved.pages))
+        if not is_whole or self.saved.shortest < _BYTES_MIN:
             raise ValueError("a saved fact is damaged")
+        self.numbers = self.saved.heads(_NUMBERS.size)
+        """Of the saved rows, one after another; FIELDS says where each is."""
         self.read: dict[str, FactRow] = {}
         """The rows of this process. They may have changed since they were saved."""
         self._new: dict[str, FactRow] = {}
@@ -171,8 +221,8 @@ class FactRows(Mapping[str, FactRow]):
 
     def keys_of_saved(self) -> Iterator[tuple[str, int, int, Key, Key]]:
         """Return id, start, position, statement and slot of saved facts that compete for them."""
-        for fact_id, body in self.saved.items():
-            state, since, position, user, wall, statement, slot = _KEYS.unpack_from(body)
+        for fact_id, keys in zip(self.saved, _KEYS.iter_unpack(self.numbers), strict=True):
+            state, since, position, user, wall, statement, slot = keys
             if state in _COMPETING_NUMBERS:
                 yield fact_id, since, position, (user, wall, statement), (user, wall, slot)
 
@@ -192,11 +242,6 @@ def packed(row: FactRow) -> bytes:
         NOBODY if row.slot is None else number(hashed(row.slot)),
     ) + encode(row)
     return whole + zlib.crc32(whole).to_bytes(_SUM_BYTES, "little")
-
-
-def numbers_of(bodies: Iterable[bytes]) -> bytes:
-    """Return the numbers of saved rows, one after another; FIELDS says where each is."""
-    return b"".join(map(itemgetter(slice(_NUMBERS.size)), bodies))
 
 
 def key_of(owner: tuple[str | None, str | None], text: str) -> Key:

@@ -18,6 +18,7 @@ from treering.derive.fact_rows import (
     FactRow,
     FactRows,
     Key,
+    SavedRows,
     hashed,
     key_of,
     packed,
@@ -402,7 +403,7 @@ class MemoryState:
             (table_name, key) for table_name, name in _TABLES.items() for key in getattr(self, name)
         ]
 
-    def load(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+    def load(self, tables: Mapping[str, SavedRows]) -> None:
         """Load saved rows, by table and key. Raise ValueError if they cannot be read."""
         for table_name, bodies in tables.items():
             if table_name not in _TABLES:

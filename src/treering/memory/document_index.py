@@ -88,7 +88,7 @@ class DocumentIndex:
 
         self.lexicon: Lexicon = Lexicon()
         self._columns: dict[str, Any] = {
-            name: np.empty(0, np.int64) for name in ("number", "position", "session", "seq", "ts")
+            name: np.empty(0, np.int64) for name in ("number", "position", "session", "seq")
         }
         self._lengths = np.empty(0, np.int32)
         self._counts = np.empty(0, np.int64)
@@ -105,7 +105,7 @@ class DocumentIndex:
         return 1 if self.embedder is None else self.embedder.dimensions
 
     def column(self, name: str) -> NDArray[np.int64]:
-        """Return number, position, session, seq or ts of each document."""
+        """Return number, position, session or seq of each document."""
         values: NDArray[np.int64] = self._columns[name][: self.count]
         return values
 
@@ -197,7 +197,6 @@ class DocumentIndex:
                 positions=[event.position for event in stated],
                 sessions=[0] * len(stated),
                 seqs=[event.seq for event in stated],
-                times_ms=[event.ts_ms for event in stated],
                 term_bytes=[len(entry.terms) for entry in added],
                 vector_bytes=[len(entry.vectors) for entry in added],
                 terms=b"".join(entry.terms for entry in added),
@@ -272,7 +271,6 @@ class DocumentIndex:
             ("position", page.positions),
             ("session", page.sessions),
             ("seq", page.seqs),
-            ("ts", page.times_ms),
         ):
             self._columns[name] = _grown(self._columns[name], first, values, np.int64)
         lengths = np.array(page.term_bytes, np.int32) // 4

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.fact_rows import FIELDS, NO_END_MS, STATE_NUMBERS, number, numbers_of
+from treering.derive.fact_rows import FIELDS, NO_END_MS, STATE_NUMBERS, number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from treering.derive.fact_rows import FactRow
+    from treering.derive.fact_rows import FactRow, FactRows
 
 CURRENT: Final = 0
 ARCHIVED: Final = 1
@@ -51,13 +51,13 @@ class FactColumns:
         values: NDArray[Any] = self._columns[name][: len(self.ids)]
         return values
 
-    def load(self, saved: Mapping[str, bytes]) -> None:
-        """Add saved facts by id. They have no document until all are placed."""
+    def load(self, facts: FactRows) -> None:
+        """Add saved facts. They have no document until all are placed."""
         import numpy as np  # noqa: PLC0415
 
-        rows = np.frombuffer(numbers_of(saved.values()), list(FIELDS))
-        self._add(saved)
-        new = slice(len(self) - len(saved), len(self))
+        rows = np.frombuffer(facts.numbers, list(FIELDS))
+        self._add(facts.saved)
+        new = slice(len(self) - len(rows), len(self))
         for name, column in self._columns.items():
             if name != "document":
                 column[new] = rows[name] / IMPORTANCE_MAX if name == "importance" else rows[name]

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from treering.derive.fact_rows import SavedRows
+
 IndexName = Literal["events", "memories"]
 """events: what was said and done; memories: facts and episodes."""
 INDEX_NAMES: Final[tuple[IndexName, ...]] = ("events", "memories")
@@ -57,7 +59,6 @@ class DocumentColumns(msgspec.Struct, frozen=True, gc=False):
     positions: list[int]
     sessions: list[int]
     seqs: list[int]
-    times_ms: list[int]
     term_bytes: list[int]
     """How many bytes of ``terms`` each document has."""
     vector_bytes: list[int]
@@ -66,7 +67,7 @@ class DocumentColumns(msgspec.Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         """Raise ValueError if a field lacks something, as damaged ones may."""
-        counts = {len(column) for column in msgspec.structs.astuple(self)[:7]}
+        counts = {len(column) for column in msgspec.structs.astuple(self)[:6]}
         held = (len(self.terms), len(self.vectors))
         if len(counts) > 1 or held != (sum(self.term_bytes), sum(self.vector_bytes)):
             raise ValueError("a document lacks a required field")
@@ -105,7 +106,7 @@ class SavedFold(msgspec.Struct, frozen=True):
 
     mark: tuple[int, ...]
     """The follower's mark up to which events are folded; empty at the beginning."""
-    tables: dict[str, dict[str, bytes]]
+    tables: dict[str, SavedRows]
     """The bodies of rows by their sort and key."""
 
     @property

@@ -151,7 +151,7 @@ class ScopeMemory:
 
         facts, at = self.fold.state.facts, self.documents.at
         self.columns = columns = FactColumns()
-        columns.load(facts.saved)
+        columns.load(facts)
         columns.update(facts.read.values(), at)
         columns.place(at)
         unstored = np.isin(columns.column("position"), self.documents.unstored_positions)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from treering.derive.fact_rows import GAP, SavedRows
 from treering.derive.search_texts import is_searchable
 from treering.memory.records import REMEMBERED_KINDS, TOLD_KINDS
 from treering.model.kinds import ERASURE_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.memory.records import IndexEntry, Row
     from treering.model.events import Event
@@ -42,7 +45,19 @@ def entries(
 
 
 COLUMNS: Final = ("scope", "sort", "key", "body")
-_READ: Final = "SELECT key, body FROM memory_rows WHERE scope = :scope AND sort = :sort"
+_PAGE: Final = """
+SELECT {columns}
+FROM (
+  SELECT key, body FROM memory_rows
+  WHERE scope = :scope AND sort = :sort {beyond}
+  ORDER BY key
+  LIMIT :limit
+) AS page
+"""
+PAGE_ROWS: Final = 2_000
+"""Rows that are read at once: in more, each page takes memory that the process never had."""
+_KEYS: Final = msgspec.json.Decoder(list[str])
+_SIZES: Final = msgspec.json.Decoder(list[int])
 _NEXT_SORT: Final = "SELECT min(sort) FROM memory_rows WHERE scope = :scope AND sort > :sort"
 _DROP: Final = "DELETE FROM memory_rows WHERE scope = :scope RETURNING sort"
 _REMOVE: Final = """
@@ -50,14 +65,30 @@ DELETE FROM memory_rows WHERE scope = :scope AND sort = :sort AND key = :key RET
 """
 
 
-def read_rows(table: ProjectionTable, scope: int | str) -> dict[str, dict[str, bytes]]:
-    """Return the bodies of a scope's rows by their sort and key."""
-    tables: dict[str, dict[str, bytes]] = {}
+def read_rows(table: ProjectionTable, scope: int | str, columns: str) -> dict[str, SavedRows]:
+    """Return a scope's rows by their sort.
+
+    ``columns`` selects what SavedRows takes, of all rows at once, the lists as JSON.
+    """
+    tables: dict[str, SavedRows] = {}
     place = {"scope": scope, "sort": ""}
     while (sort := table.rows(_NEXT_SORT, place)[0][0]) is not None:
         place["sort"] = sort
-        tables[sort] = dict(table.rows(_READ, place))
+        tables[sort] = SavedRows(_pages(table, columns, place))
     return tables
+
+
+def _pages(
+    table: ProjectionTable, columns: str, place: dict[str, Any]
+) -> Iterator[tuple[list[str], list[int], bytes]]:
+    values, beyond = {**place, "gap": GAP, "limit": PAGE_ROWS}, ""
+    while rows := table.rows(_PAGE.format(columns=columns, beyond=beyond), values):
+        keys, sizes, joined = _KEYS.decode(rows[0][0]), _SIZES.decode(rows[0][1]), rows[0][2]
+        if keys:
+            yield keys, sizes, joined
+        if len(keys) < PAGE_ROWS:
+            return
+        values["after"], beyond = keys[-1], "AND key > :after"
 
 
 def write_rows(

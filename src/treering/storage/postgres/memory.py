@@ -58,6 +58,10 @@ SELECT
   )
 """
 _MARKS: Final = "memory_marks"
+_ROWS: Final = (
+    "coalesce(json_agg(key), '[]')::text, coalesce(json_agg(length(body)), '[]')::text,"
+    " coalesce(string_agg(body, CAST(:gap AS bytea)), '')"
+)
 
 
 class MemoryKeeper(MemoryReader):
@@ -72,7 +76,7 @@ class MemoryKeeper(MemoryReader):
 
         def look(connection: Connection) -> SavedFold:
             mark = read_mark(connection, _MARKS, scope)
-            return SavedFold(mark, read_rows(PostgresTable(connection), scope))
+            return SavedFold(mark, read_rows(PostgresTable(connection), scope, _ROWS))
 
         return self._server.read_state(look, scope)
 

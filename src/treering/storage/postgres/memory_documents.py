@@ -155,14 +155,13 @@ SELECT
   coalesce(array_agg(position), '{}'),
   coalesce(array_agg(session), '{}'),
   coalesce(array_agg(seq), '{}'),
-  coalesce(array_agg(ts_ms), '{}'),
   coalesce(array_agg(length(terms)), '{}'),
   coalesce(array_agg(length(vectors)), '{}'),
   coalesce(string_agg(terms, ''), ''),
   coalesce(string_agg(vectors, ''), '')
 FROM (
   SELECT
-    number, position, session, seq, ts_ms, terms,
+    number, position, session, seq, terms,
     CASE WHEN embedder = %s THEN vectors ELSE '' END AS vectors
   FROM memory_documents
   WHERE scope = %s AND shelf = %s AND number > %s

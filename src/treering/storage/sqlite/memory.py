@@ -57,6 +57,10 @@ FROM documents
 """,
 )
 """All that is derived. The number of a document only says when it was entered."""
+_ROWS: Final = (
+    "json_group_array(key), json_group_array(length(body)),"
+    " CAST(coalesce(group_concat(body, CAST(:gap AS TEXT)), '') AS BLOB)"
+)
 DOCUMENTS_MAX: Final = 50_000
 """Documents of one page."""
 FOLD_PATIENCE_MS: Final = 2_000
@@ -98,7 +102,7 @@ class MemoryKeeper:
 
         def look(connection: apsw.Connection) -> SavedFold:
             position = self._marked(connection, number)
-            rows = read_rows(SqliteTable(connection), number)
+            rows = read_rows(SqliteTable(connection), number, _ROWS)
             return SavedFold((position,) if position else (), rows)
 
         return self._memory.read_existing(look) or SavedFold((), {})
@@ -166,7 +170,7 @@ class MemoryKeeper:
             return DocumentColumns(*fields)
 
         columns = self._memory.read_existing(look)
-        return columns or DocumentColumns([], [], [], [], [], [], [], b"", b"")
+        return columns or DocumentColumns([], [], [], [], [], [], b"", b"")
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of an index."""

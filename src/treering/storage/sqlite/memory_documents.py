@@ -284,13 +284,12 @@ SELECT
   json_group_array(position),
   json_group_array(session),
   json_group_array(seq),
-  json_group_array(ts_ms),
   json_group_array(length(terms)),
   json_group_array(length(vectors)),
   CAST(coalesce(group_concat(terms, ''), '') AS BLOB),
   CAST(coalesce(group_concat(vectors, ''), '') AS BLOB)
 FROM (
-  SELECT number, position, session, seq, ts_ms, terms, iif(embedder = ?, vectors, x'') AS vectors
+  SELECT number, position, session, seq, terms, iif(embedder = ?, vectors, x'') AS vectors
   FROM documents INDEXED BY documents_by_shelf
   WHERE scope = ? AND shelf = ? AND number > ?
   ORDER BY number
