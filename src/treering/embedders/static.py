@@ -10,14 +10,14 @@ words occur again; so no compiled tokenizer is needed, nor its threads, which do
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from functools import cache
-from importlib.resources import files
-from itertools import chain, groupby
+from itertools import chain, count, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.errors import Corrupt
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,8 @@ class StaticEmbedder:
 @cache
 def static_table() -> Table:
     """Return the table in the package, read and checked once per process."""
-    return table_of(files(__package__).joinpath(TABLE).read_bytes())
+    # importlib.resources would cost a process that recalls once 6 ms.
+    return table_of(Path(__file__).with_name(TABLE).read_bytes())
 
 
 def table_of(packed: bytes) -> Table:
@@ -114,8 +115,8 @@ UNKNOWN: Final = 100
 STARTS: Final = 101
 ENDS: Final = 102
 
-_PLAIN: Final = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
-_IDEOGRAPHS: Final = re.compile(
+_PLAIN: Final = lazy_pattern(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
+_IDEOGRAPHS: Final = lazy_pattern(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f])"
 )
 
@@ -124,7 +125,7 @@ class WordPieces:
     """A vocabulary that splits texts. Thread-safe."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        self._pieces = _WordPieces({piece: number for number, piece in enumerate(vocabulary)})
+        self._pieces = _WordPieces(dict(zip(vocabulary, count())))
 
     def numbers(self, text: str) -> list[int]:
         """Return the pieces of a text as indexes into the vocabulary."""
