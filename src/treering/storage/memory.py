@@ -54,8 +54,8 @@ FROM (
   LIMIT :limit
 ) AS page
 """
-PAGE_ROWS: Final = 2_000
-"""Rows that are read at once: in more, each page takes memory that the process never had."""
+PAGE_ROWS: Final = 1_000
+"""Rows that are read at once."""
 _KEYS: Final = msgspec.json.Decoder(list[str])
 _SIZES: Final = msgspec.json.Decoder(list[int])
 _NEXT_SORT: Final = "SELECT min(sort) FROM memory_rows WHERE scope = :scope AND sort > :sort"

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.rows import Row
 
 SUFFIX: Final = ".memory"
+CACHE_KIB: Final = 2_048
+"""It is read from one end to the other: pages that are kept only take memory."""
 LAYOUT: Final = 3
 _TABLES: Final = """
 -- Generations count up from here, so that a file that is made again has others. What is
@@ -94,6 +96,10 @@ class MemoryFile(CompanionFile):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, suffix=SUFFIX, layout=LAYOUT, tables=_TABLES)
+
+    def _settle(self, connection: apsw.Connection) -> None:
+        super()._settle(connection)
+        connection.pragma("cache_size", -CACHE_KIB)
 
 
 LOOKED_AT_MAX: Final = 20_000
