@@ -307,8 +307,8 @@ class Engine:
                 is_held = hold.take()
                 # What others record if they get the hold of a lost connection moves the session on.
                 # Where they write all the time anyway, it is not waited for: the hold has to do.
-                is_fenced = self.store.leases.can_be_lost and conflicts < CONFLICTS_MAX
-                head = self.head_seq(scope, session_id) if is_fenced else None
+                may_lose = is_held and self.store.leases.can_be_lost and conflicts < CONFLICTS_MAX
+                head = self.head_seq(scope, session_id) if may_lose else None
                 active = (
                     self._active_run(scope, session_id, is_left=self._is_left) if is_held else None
                 )
@@ -322,6 +322,8 @@ class Engine:
                     try:
                         return self.write(events, expected_seq=head, numbers=numbers, fits=True)
                     except Conflict:
+                        if head is None:
+                            raise
                         conflicts += 1
                         continue
             patience_s = wait_s if is_held else max(wait_s, BEGINNING_S)
