@@ -13,6 +13,7 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from concurrency.processes import Colleague, colleagues
 from effort import PATIENCE_S
+from listeners import SCOPE, note
 from postgres_places import Place
 from postgres_server import Server, laid_out
 from postgres_writers import store_of, until
@@ -20,6 +21,7 @@ from run_records import Doorkeeper
 from treering.clock import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
+from treering.spine.ports import Delivery
 from treering.storage.leases import LeaseOwner
 from treering.storage.postgres import leases, runs, schema
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from postgres_server import StopMode
+    from treering.model.carried import SafeEvent
     from treering.spine.ports import Occasion, Preparation
     from treering.storage.postgres.store import PostgresStore
 
@@ -151,6 +154,52 @@ def test_a_run_begins_in_a_session_that_others_write_to_all_the_time(
             kinds = [header.kind for header in ledger.headers(HERE).items]
 
     assert kinds == ["conversation.user", "run.started"]
+
+
+class Scribe:
+    """Notes what it hears, durably; ``slow`` takes nothing but the first event, and late."""
+
+    name = "scribe"
+    delivery = Delivery(durable=True, on_error="retry")
+
+    def __init__(self, *, slow: bool = False) -> None:
+        self.slow = slow
+        self.heard: list[str | None] = []
+        self.go_on = threading.Event()
+
+    def accepts(self, event: SafeEvent, /) -> bool:
+        return event.kind == "ops.decision"
+
+    def handle(self, event: SafeEvent, /) -> None:
+        self.heard.append(event.summary)
+        if self.slow and event.summary != "0":
+            raise RuntimeError("too much")
+        if self.slow:
+            self.go_on.wait(PATIENCE_S)
+
+
+def test_who_lost_a_sink_to_another_process_does_not_set_its_cursor_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "BEAT_S", 3_600.0)
+    slow, quick = Scribe(slow=True), Scribe()
+    with treering.open(place.url) as ledger, treering.open(place.url) as other:
+        note(ledger, "0")
+        ledger.spine([slow]).follow(SCOPE)
+        until(lambda: slow.heard)
+        cut_off(place)
+        other.spine([quick]).follow(SCOPE)
+        until(lambda: quick.heard == ["0"])
+        note(other, "1", "2")
+        assert other.spine().flush(PATIENCE_S)
+
+        slow.go_on.set()
+        until(lambda: slow.heard.count("1") > 1)
+
+        for _ in range(2):  # The next looks begin at the cursor that is kept.
+            assert other.spine().flush(PATIENCE_S)
+        assert quick.heard == ["0", "1", "2"]
+        slow.slow = False  # Otherwise it is waited for at the end.
 
 
 def cut_off(place: Place) -> None:

@@ -74,6 +74,7 @@ class DurableQueue:
         self._engine = engine
         self._turn = turn
         """Held while the sink has an event: it is served in other scopes, too, and one by one."""
+        self._lease = f"sink {sink.name} of {scope}"
         self._delivery = delivery_of(sink)
         self._private = wants_private(sink)
         self._caller = SinkCaller(sink, self._delivery.timeout_s)
@@ -132,11 +133,10 @@ class DurableQueue:
     # The thread.
 
     def _work(self) -> None:
-        name = f"sink {self.sink.name} of {self.scope}"
         try:
             while not self._stop.is_set():
                 try:
-                    if self._engine.store.leases.hold(name):
+                    if self._engine.store.leases.hold(self._lease):
                         self._serve()
                     else:
                         self._stand_by()
@@ -152,7 +152,7 @@ class DurableQueue:
             _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
         finally:
             self._calls.close()
-            self._release(name)
+            self._release(self._lease)
 
     def _serve(self) -> None:
         """Hand over what there is, and wait a while for more."""
@@ -273,9 +273,11 @@ class DurableQueue:
         return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
     def _save(self) -> None:
-        """Keep the cursor, if it has moved."""
+        """Keep the cursor, if it has moved, unless another process serves the sink by now."""
         if self._unsaved and self._cursor is not None:
-            self._engine.store.cursors.set(self.scope, self.sink.name, self._cursor)
+            leases = self._engine.store.leases
+            if not leases.can_be_lost or leases.hold(self._lease):
+                self._engine.store.cursors.set(self.scope, self.sink.name, self._cursor)
         self._unsaved = 0
 
     def _halt(self, error: str) -> None:
