@@ -16,10 +16,9 @@ from treering.errors import Conflict, InvalidInput, KeyMissing, NotFound, RunAct
 from treering.ledger.erasure import KEPT, check_clock, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, Titles, head_of, heads
-from treering.memory.extraction import BUDGET_TOKENS
 from treering.model.events import Header
 from treering.model.kinds import IMPORTED, KINDS
-from treering.model.memories import MaintenanceReceipt
+from treering.model.memories import BUDGET_TOKENS, MaintenanceReceipt
 from treering.model.parts import SessionClosed
 from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from treering.rules.fact_extraction import Utterance
     from treering.rules.project_commands import CommandRun, WorkingCommand
 
-BUDGET_TOKENS: Final = 100_000
-"""Tokens that models may use per scope and month, by default."""
 RULES: Final = "rules"
 LOOKS_MAX: Final = 3
 """Attempts to learn while events are being erased."""

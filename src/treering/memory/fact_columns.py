@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.derive.fact_rows import FIELDS, NO_END_MS, STATE_NUMBERS, number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from treering.derive.fact_rows import FactRow, FactRows
@@ -50,6 +51,29 @@ class FactColumns:
         """Return one column."""
         values: NDArray[Any] = self._columns[name][: len(self.ids)]
         return values
+
+    def visible_to(
+        self,
+        users: Collection[str | None],
+        walls: Collection[str | None],
+        *,
+        states: Sequence[int] = (CURRENT, ARCHIVED),
+    ) -> NDArray[np.int64]:
+        """Return the indexes of facts of these users and behind these walls; both are hashed."""
+        import numpy as np  # noqa: PLC0415
+
+        visible = np.ones(len(self), np.bool_)
+        for name, numbers in (
+            ("state", states),
+            ("wall", [number(wall) for wall in walls]),
+            ("user", [number(user) for user in users]),
+        ):
+            # Few numbers: comparing with each is faster than a set of them.
+            column, allowed = self.column(name), np.zeros(len(self), np.bool_)
+            for wanted in numbers:
+                allowed |= column == wanted
+            visible &= allowed
+        return np.flatnonzero(visible)
 
     def load(self, facts: FactRows) -> None:
         """Add saved facts. They have no document until all are placed."""

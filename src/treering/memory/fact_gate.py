@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.fact_rows import hashed, number
+from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import FactPayload
 from treering.derive.search_texts import fact_text
 from treering.errors import Unavailable
@@ -17,7 +17,6 @@ from treering.lazy import LazyModule
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import DISPUTED, ChangeVerdict
 from treering.memory.events import fact_change_event, fact_event
-from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 from treering.rules.claim_relations import ended_words, relation
@@ -388,7 +387,7 @@ class FactGate:
         if not documents:
             return []
         wall = None if asked.wall is None else hashed(asked.wall)
-        facts = facts_visible_to(scope_memory, self._users(asked.fact.user), {wall})
+        facts = columns.visible_to(self._users(asked.fact.user), {wall})
         naming = facts[np.isin(columns.column("document")[facts], np.concatenate(documents))]
         just_now = self._stated_at.get((asked.fact.user, asked.wall), {})
         return [*(columns.ids[int(index)] for index in naming[-NAMING_MAX:]), *just_now]
@@ -443,7 +442,7 @@ class FactGate:
     def _look_near_of(self, user: str | None, wall: str | None, indexes: list[int]) -> None:
         scope_memory, vectors = self._scope_memory, self._vectors
         here = None if wall is None else hashed(wall)
-        facts = facts_visible_to(scope_memory, self._users(user), {here})
+        facts = scope_memory.columns.visible_to(self._users(user), {here})
         documents = scope_memory.columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         self._counts[user, wall] = len(facts)
@@ -480,29 +479,6 @@ class FactGate:
             if (fact_id := self._noted.get(index)) is not None and stated_at.get(fact_id) == index
         ]
         return sorted(similar, key=lambda each: -each[1])[:most]
-
-
-def facts_visible_to(
-    scope_memory: ScopeMemory,
-    users: Collection[str | None],
-    walls: Collection[str | None],
-    *,
-    states: Sequence[int] = (CURRENT, ARCHIVED),
-) -> NDArray[np.int64]:
-    """Return the indexes of facts of these users and behind these walls; both are hashed."""
-    columns = scope_memory.columns
-    visible = np.ones(len(columns), np.bool_)
-    for name, numbers in (
-        ("state", states),
-        ("wall", [number(wall) for wall in walls]),
-        ("user", [number(user) for user in users]),
-    ):
-        # Few numbers: comparing with each is faster than a set of them.
-        column, allowed = columns.column(name), np.zeros(len(columns), np.bool_)
-        for wanted in numbers:
-            allowed |= column == wanted
-        visible &= allowed
-    return np.flatnonzero(visible)
 
 
 def _largest(cosines: NDArray[np.float32], most: int, least: float) -> list[int]:

@@ -11,7 +11,6 @@ from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import state_at, was_valid_at
 from treering.errors import InvalidInput
 from treering.memory.fact_columns import CURRENT
-from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import CONFIRMED_BY, facts_of
 from treering.memory.fading import has_faded
 from treering.model.memories import CATEGORIES, FACT_STATES, FactAudit, episode_of
@@ -184,7 +183,7 @@ def _near_duplicates(scope_memory: ScopeMemory, rows: list[FactRow]) -> list[tup
         return []
     pairs: list[tuple[str, str]] = []
     for user, wall in dict.fromkeys(row.owner for row in rows):
-        facts = facts_visible_to(scope_memory, {user}, {wall}, states=(CURRENT,))[-COMPARED_MAX:]
+        facts = scope_memory.columns.visible_to({user}, {wall}, states=(CURRENT,))[-COMPARED_MAX:]
         documents = columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if scope_memory.documents.has_parts():

@@ -10,14 +10,12 @@ import msgspec
 from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import BOTH_HOLD
 from treering.errors import DuplicateEvent, InvalidInput, NotFound, ReadOnly
+from treering.lazy import LazyModule
 from treering.memory import fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
 from treering.memory.events import fact_change_event, recall_events
-from treering.memory.extraction import BUDGET_TOKENS, ConversationReader
 from treering.memory.facts import doubts_of, facts_of, history_of
 from treering.memory.identity import UserIdentities
-from treering.memory.learning import Learner
-from treering.memory.model_extraction import ModelExtractor
 from treering.memory.recall import recall
 from treering.memory.recall_episodes import leading_first
 from treering.memory.recall_query import RecallQuery
@@ -34,6 +32,7 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.memories import (
+    BUDGET_TOKENS,
     CONFIDENCE_DEFAULT,
     EPISODES_DEFAULT,
     IMPORTANCE_DEFAULT,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.ledger.sessions import Session
+    from treering.memory import extraction, learning, model_extraction
     from treering.memory.ports import Extractor, MemoryStore
     from treering.memory.recall_query import RankingOptions
     from treering.memory.scope_memory import ScopeMemory
@@ -72,6 +72,11 @@ if TYPE_CHECKING:
     )
     from treering.model.queries import Page
     from treering.model.scopes import Scope
+else:
+    # Who only recalls needs none of them.
+    extraction = LazyModule("treering.memory.extraction")
+    learning = LazyModule("treering.memory.learning")
+    model_extraction = LazyModule("treering.memory.model_extraction")
 
 NOTE_SILENT: Final = (
     "the embedder does not answer: recent memories are missing, older ones are found by words only"
@@ -104,11 +109,15 @@ class Memory:
         self._recorder = recorder
         self._scope_memory = scope_memory
         self._walls = Walls(recorder, scope)
-        self._learner = Learner(scope_memory, recorder, self._walls, new_id)
+        self._new_id = new_id
         self.users = UserIdentities(scope_memory, recorder, new_id)
         """Users, their handles on channels, and which of them are one person."""
 
     # Learning.
+
+    @property
+    def _learner(self) -> learning.Learner:
+        return learning.Learner(self._scope_memory, self._recorder, self._walls, self._new_id)
 
     def learn(
         self,
@@ -171,8 +180,10 @@ class Memory:
         reading = None
         if model is not None:
             budget = check_count(budget_tokens, "budget_tokens")
-            reading = ModelExtractor(model, self._recorder, self.scope, budget_tokens=budget)
-        extracting = ConversationReader(
+            reading = model_extraction.ModelExtractor(
+                model, self._recorder, self.scope, budget_tokens=budget
+            )
+        extracting = extraction.ConversationReader(
             self._scope_memory,
             self._recorder,
             self._learner,

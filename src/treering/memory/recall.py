@@ -13,7 +13,6 @@ import msgspec
 from treering.derive.memory_state import assertion_at, state_at, was_valid_at
 from treering.lazy import LazyModule
 from treering.memory.fact_columns import CURRENT
-from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
 from treering.memory.fading import DAY_MS, RECENT_DAYS
 from treering.memory.hops import BEGINNINGS_MAX, FACTS_MAX, FactWalk
@@ -179,7 +178,7 @@ def _candidates(scope_memory: ScopeMemory, query: RecallQuery) -> _Candidates:
     if query.as_of_ms is not None:
         return _believed(scope_memory, query, query.as_of_ms)
     columns = scope_memory.columns
-    facts = facts_visible_to(scope_memory, searched_users(scope_memory, query), query.walls)
+    facts = columns.visible_to(searched_users(scope_memory, query), query.walls)
     since, until = columns.column("valid_from")[facts], columns.column("valid_to")[facts]
     facts = facts[(since <= query.now_ms) & (until > query.now_ms)]
     return _Candidates(

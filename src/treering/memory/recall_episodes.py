@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.memory.fact_columns import FORGOTTEN, SUPERSEDED
-from treering.memory.fact_gate import facts_visible_to
 from treering.memory.fading import DAY_MS, RECENT_DAYS
 from treering.memory.recall_query import searched_users
 from treering.model.memories import RecalledEpisode, RecalledTurn, episode_of
@@ -137,7 +136,7 @@ def outdated_facts(
 ) -> list[Outdated]:
     """Return the newest facts of these users that no longer hold."""
     facts, columns = scope_memory.fold.state.facts, scope_memory.columns
-    newest = facts_visible_to(scope_memory, users, walls, states=(SUPERSEDED, FORGOTTEN))
+    newest = scope_memory.columns.visible_to(users, walls, states=(SUPERSEDED, FORGOTTEN))
     rows = [facts[columns.ids[at]] for at in newest[-OUTDATED_MAX:].tolist()]
     # A fact that was learned twice at the same time still holds in its twin.
     rows = [row for row in rows if not _holds_still(facts, row)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from treering.derive.search_texts import memory_texts
 from treering.garbage import collecting_rarely
+from treering.lazy import LazyModule
 from treering.locks import Lock
 from treering.memory.alignment import Aligner
-from treering.memory.change_decision import ChangeJudge
 from treering.memory.document_index import DocumentIndex
 from treering.memory.event_index import EventIndex
 from treering.memory.fact_columns import ARCHIVED, CURRENT, FactColumns
@@ -20,10 +21,13 @@ from treering.memory.ports import ChangeModel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from treering.memory import change_decision
     from treering.memory.ports import Attributed, Embedder, Matrix, MemoryStore
     from treering.memory.walls import Owner
     from treering.model.events import Event
     from treering.model.scopes import Scope
+else:
+    change_decision = LazyModule("treering.memory.change_decision")  # Who only recalls needs none.
 
 PATIENCE_S: Final = 3_600.0
 """How long to wait for another thread, which may be embedding a whole scope by a slow model."""
@@ -59,11 +63,7 @@ class ScopeMemory:
         self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
-        by_words = (one for one in embedders[::-1] if one is not None and one.knows_words)
-        model = embedder if isinstance(embedder, ChangeModel) else None
-        words = next(by_words, None if model is None else model.words)
-        self.judge = None if words is None else ChangeJudge(self.aligner or Aligner(words), model)
-        """Decides what a fact changes, by single words or with the model of facts."""
+        self._embedders = embedders
         self.columns = FactColumns()
         self.events = EventIndex(DocumentIndex(store, scope, "events", event_embedder))
         self.owners: dict[str, Owner] = {}
@@ -108,6 +108,16 @@ class ScopeMemory:
             self._unindexed = self._enter(list(dict.fromkeys([*self._unindexed, *touched])))
         state.touched.clear()
         self._is_refreshing = False
+
+    @cached_property
+    def judge(self) -> change_decision.ChangeJudge | None:
+        """What decides what a fact changes, by single words or with the model of facts."""
+        by_words = (one for one in self._embedders[::-1] if one is not None and one.knows_words)
+        model = self.embedder if isinstance(self.embedder, ChangeModel) else None
+        words = next(by_words, None if model is None else model.words)
+        if words is None:
+            return None
+        return change_decision.ChangeJudge(self.aligner or Aligner(words), model)
 
     def fresh(self, work: Callable[[ScopeMemory], Result]) -> Result:
         """Return what ``work`` makes of it, under the lock and after a refresh."""

@@ -37,6 +37,8 @@ RECALL_DEFAULT: Final = 10
 RECALL_MAX: Final = 100
 EPISODES_DEFAULT: Final = 5
 TURNS_DEFAULT: Final = 20
+BUDGET_TOKENS: Final = 100_000
+"""Tokens that models may use per scope and month, by default."""
 
 
 class FactDetails(TypedDict, total=False):
