@@ -370,9 +370,9 @@ class DocumentIndex:
         rows_of_documents = self.starts[documents] if self.has_parts() else documents
         cosines: Matrix
         if len(rows_of_documents) < len(vectors) // 4:
-            cosines = _products(queries, vectors[rows_of_documents])
+            cosines = _products(queries, vectors.take(rows_of_documents, axis=0))
         else:
-            cosines = _products(queries, vectors)[:, rows_of_documents]
+            cosines = _products(queries, vectors).take(rows_of_documents, axis=1)
         return cosines
 
     def best_of_parts(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -444,7 +444,8 @@ class FactGate:
         here = None if wall is None else hashed(wall)
         facts = scope_memory.columns.visible_to(self._users(user), {here})
         documents = scope_memory.columns.column("document")[facts]
-        facts, documents = facts[documents >= 0], documents[documents >= 0]
+        if documents.min(initial=0) < 0:
+            facts, documents = facts[documents >= 0], documents[documents >= 0]
         self._counts[user, wall] = len(facts)
         if vectors is None or not len(facts):
             return
