@@ -8,8 +8,7 @@ this package. ``scripts/fit_change_model.py`` fits them.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
-from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.embedders.static import ENDS, STARTS, static_pieces
@@ -78,7 +77,7 @@ def scores(session: Any, new: str, earlier: Sequence[str]) -> list[float]:
 @cache
 def fitted_numbers() -> dict[str, NDArray[np.float32]]:
     """Return what was fitted, by the name of what it is added to."""
-    with np.load(BytesIO(files(__package__).joinpath(FITTED).read_bytes())) as stored:
+    with np.load(Path(__file__).with_name(FITTED)) as stored:
         return {name: stored[name].astype(np.float32) for name in stored.files}
 
 
