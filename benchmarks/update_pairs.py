@@ -51,6 +51,8 @@ SETS: Final = {
     "fifteenth": FirstTry(28, 1),
     "sixteenth": FirstTry(25, 1, falsely=2),
     "seventeenth": FirstTry(35, 4, falsely=23),
+    "eighteenth": FirstTry(35, 6, falsely=1),
+    "nineteenth": FirstTry(24, 4, falsely=3),
 }
 """In the order in which they were tried; the rules were mended after each.
 
@@ -58,7 +60,7 @@ With the signs, and before anybody looked into it, beyond came to 31 (2 falsely)
 """
 UNFITTED: Final = (
     "kept", "spared", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth",
-    "sixteenth", "seventeenth",
+    "sixteenth", "seventeenth", "eighteenth", "nineteenth",
 )  # fmt: skip
 """Sets that nobody looked into: nothing was mended from them, and nothing was fitted on them.
 
@@ -76,8 +78,13 @@ they are fitted without it.
 
 Since phrases are fitted besides, and signs and model count together, the first nine come to 315
 with the model (8 falsely, 305 and 10 before) and to 216 with the table (5 falsely, 238 and 17
-before). The last is a third, chosen by lot, of 288 pairs with more traps, of which the others are
-fitted on; with the model it came to 37 (7 falsely) when first tried.
+before). The seventeenth is a third, chosen by lot, of 288 pairs with more traps, of which the
+others are fitted on; with the model it came to 37 (7 falsely) when first tried.
+
+With the small network, the first nine come to 237 with the table (2 falsely), the seventeenth to 28
+(5). The last two were written before anybody looked at how it was to decide; without it they come
+to 27 and 25 with the table (1 and 2 falsely). The totals of all were seen several times while it
+was settled how sure it has to be and what it may dispute, so they may be a little high.
 """
 DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 """Sets with harder traps that the signs were made on, 40 changes and 18 or 30 others each.
@@ -89,10 +96,10 @@ _NOTE: Final = (
     " which what the first statement said is not current, and what the second said is. Each set"
     " was written before the rules were mended from it, by kinds of failure; work, life and people"
     " were tried together, before changes were understood by topic, attribute and value. Nothing"
-    " was mended from the last ten or fitted on them, so what they come to is nearest to what to"
+    " was mended from the last twelve or fitted on them, so what they come to is nearest to what to"
     " expect of others; for kept and spared it may be high, since their totals were looked at"
     " while the signs were made. With minilm a model reads both statements, and its odds count"
-    " together with the signs; with the table signs decide alone."
+    " together with those of the signs; with the table a small network does so."
 )
 USER: Final = "ida"
 FITTED: Final = "fitted"

@@ -16,6 +16,7 @@ from treering.memory.change_decision import (
     MODEL_COMPARED_MAX,
     MODEL_REASON,
     REASONS,
+    SUREST,
     ChangeJudge,
     fitted_weights,
 )
@@ -450,6 +451,60 @@ def test_a_model_reads_only_the_nearest() -> None:
     judge.changed("Likes it here", {str(at): f"Fact {at}" for at in range(9)}, known=9)
 
     assert [old for _, old in model.read] == [f"Fact {at}" for at in range(MODEL_COMPARED_MAX)]
+
+
+class Network(StaticEmbedder):
+    """Remembers what it was asked, and is sure of every change."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, str]] = []
+
+    def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+        self.read += [(new, old) for old in earlier]
+        return [SUREST + 9.0] * len(earlier)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Ben uses Slack", "I switched from Slack to Teams"),
+        ("The server runs on port 80", "I stopped the server"),
+        ("My uncle keeps bees", "We sold our bikes"),
+    ],
+)
+def test_where_signs_speak_against_a_change_the_network_ends_nothing(old: str, new: str) -> None:
+    network = Network()
+
+    assert ChangeJudge(Aligner(network)).changed(new, {"a": old}, known=1) is None
+    assert not network.read
+
+
+def test_among_many_the_network_is_asked_only_where_it_matters() -> None:
+    few, many = Network(), Network()
+    asked = "We replaced Redux.", {"a": "Frontend state is handled with Redux."}
+
+    ChangeJudge(Aligner(few)).changed(*asked, known=1)
+    ChangeJudge(Aligner(many)).changed(*asked, known=10**9)
+
+    assert few.read
+    assert not many.read
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("I sold the car because I never used it", "I sold the car"),
+        ("I sold the car, because of the noise.", "I sold the car"),
+        ("Because of the noise I sold the car", "Because of the noise I sold the car"),
+        ("I sold the car", "I sold the car"),
+    ],
+)
+def test_the_network_does_not_read_why_something_was_done(said: str, read: str) -> None:
+    network = Network()
+
+    ChangeJudge(Aligner(network)).changed(said, {"a": "I drive a car"}, known=1)
+
+    assert network.read == [(read, "I drive a car")]
 
 
 def test_where_a_model_cannot_be_asked_signs_decide() -> None:

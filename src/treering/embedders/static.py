@@ -71,6 +71,12 @@ class StaticEmbedder:
         """Return the vectors of queries: here the same as for any text."""
         return self.embed(texts)
 
+    def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+        """Return the log odds that a statement makes each earlier one outdated."""
+        from treering.embedders.small_change_model import scores  # noqa: PLC0415  (reads the table)
+
+        return scores(new, earlier)
+
 
 @cache
 def static_table() -> Table:

@@ -32,7 +32,7 @@ class Aligner:
     """Compares texts word by word, with one embedder."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self.vector = lru_cache(maxsize=_WORDS_HELD)(self.embed)
         """Returns the vector of a word."""
         self._matrix = lru_cache(maxsize=_CLAUSES_HELD)(self._rows)
@@ -84,7 +84,7 @@ class Aligner:
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Return the vector of a text."""
-        vector: NDArray[np.float32] = self._embedder.embed([text])[0]
+        vector: NDArray[np.float32] = self.embedder.embed([text])[0]
         return vector
 
 

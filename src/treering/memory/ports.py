@@ -58,15 +58,20 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class ChangeModel(Protocol):
-    """A model that reads two statements together, and tells whether one ends the other."""
+class ChangeScorer(Protocol):
+    """Reads two statements together, and tells whether one ends the other."""
+
+    def change_scores(self, new: str, earlier: Sequence[str]) -> Sequence[float]:
+        """Return the log odds that a statement makes each earlier one outdated."""
+
+
+@runtime_checkable
+class ChangeModel(ChangeScorer, Protocol):
+    """A model that does so, and that takes its time for it."""
 
     @property
     def words(self) -> Embedder:
         """Return an embedder that knows single words."""
-
-    def change_scores(self, new: str, earlier: Sequence[str]) -> Sequence[float]:
-        """Return the log odds that a statement makes each earlier one outdated."""
 
 
 class Extractor(Protocol):
