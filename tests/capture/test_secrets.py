@@ -262,10 +262,35 @@ def test_nearly_nothing_of_clean_lines_that_were_written_blind_is_found(name: st
         ("generated for root@localhost; password is generated for root@db: Meadow_58", "Meadow_58"),
         ('dsn := "app:Meadow_58@tcp(127.0.0.1:3306)/shop?parseTime=true"', "Meadow_58"),
         ('dsn := "app:Meadow_58@unix(/run/mysqld.sock)/shop"', "Meadow_58"),
+        ("The password was changed on 5 May: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The password is for Jane Doe: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The password is for the Grafana admin: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The password is valid until 31 December 2025: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The password was updated by Bob Smith: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The password is case-sensitive: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("password: .+Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ('PASSWORD=".*Tr0ub4dor&3"', "Tr0ub4dor&3"),
     ],
 )
 def test_what_follows_a_password_in_its_sentence_does_not_hide_it(line: str, secret: str) -> None:
     assert hides(GUARD, line, secret)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "client_secret=app/{}",
+        "api_key: tenant/{}",
+        '{{"token": "acme/{}"}}',
+        "X-Api-Key: prod/{}",
+        "Authorization: Token acme/{}",
+        '"webhook_token": "hooks/{}"',
+    ],
+)
+def test_an_id_that_ends_a_path_is_a_key(line: str) -> None:
+    secret = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+    assert hides(GUARD, line.format(secret), secret)
 
 
 @pytest.mark.parametrize(
