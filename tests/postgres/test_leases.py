@@ -178,6 +178,30 @@ class Scribe:
             self.go_on.wait(PATIENCE_S)
 
 
+def test_who_has_a_sink_back_from_another_process_does_not_set_its_cursor_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "BEAT_S", 3_600.0)
+    slow, quick = Scribe(slow=True), Scribe()
+    with treering.open(place.url) as ledger:
+        with treering.open(place.url) as other:
+            note(ledger, "0")
+            ledger.spine([slow]).follow(SCOPE)
+            until(lambda: slow.heard)
+            cut_off(place)
+            other.spine([quick]).follow(SCOPE)
+            until(lambda: quick.heard == ["0"])
+            note(other, "1", "2")
+            assert other.spine().flush(PATIENCE_S)
+        kept = store_of(ledger).cursors.find(Scope(HERE), "scribe")
+
+        slow.go_on.set()
+        until(lambda: slow.heard.count("1") > 1)
+
+        assert store_of(ledger).cursors.find(Scope(HERE), "scribe") == kept
+        slow.slow = False  # Otherwise it is waited for at the end.
+
+
 def test_who_lost_a_sink_to_another_process_does_not_set_its_cursor_back(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

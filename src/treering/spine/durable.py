@@ -87,6 +87,8 @@ class DurableQueue:
         self._rounds = self._finished = self._wanted = 0
         """How often the ledger was looked through, from the cursor to where nothing comes."""
         self._cursor: str | None = None
+        self._kept: str | None = None
+        """The cursor as it was last read or saved here."""
         self._unsaved = 0
         """How many events were handed over after the saved cursor."""
         self._faults = 0
@@ -157,7 +159,7 @@ class DurableQueue:
     def _serve(self) -> None:
         """Hand over what there is, and wait a while for more."""
         number = self._begin_round()
-        self._cursor = self._engine.store.cursors.find(self.scope, self.sink.name)
+        self._cursor = self._kept = self._engine.store.cursors.find(self.scope, self.sink.name)
         self._nudge.clear()
         idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
         following = self._engine.follow(
@@ -273,11 +275,14 @@ class DurableQueue:
         return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
     def _save(self) -> None:
-        """Keep the cursor, if it has moved, unless another process serves the sink by now."""
+        """Keep the cursor, if it has moved, unless another process has had the sink."""
         if self._unsaved and self._cursor is not None:
-            leases = self._engine.store.leases
-            if not leases.can_be_lost or leases.hold(self._lease):
-                self._engine.store.cursors.set(self.scope, self.sink.name, self._cursor)
+            leases, cursors = self._engine.store.leases, self._engine.store.cursors
+            if not leases.can_be_lost or (
+                leases.hold(self._lease) and cursors.find(self.scope, self.sink.name) == self._kept
+            ):
+                cursors.set(self.scope, self.sink.name, self._cursor)
+                self._kept = self._cursor
         self._unsaved = 0
 
     def _halt(self, error: str) -> None:
