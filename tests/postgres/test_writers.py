@@ -750,3 +750,17 @@ def test_a_ledger_that_nobody_has_written_to_can_be_read(
     with open_ledger(url, mode="ro") as reader:
         assert stored(reader) == []
         assert list(reader.follow(HERE, idle_s=0)) == []
+
+
+# What stays in a process.
+
+
+def test_a_connection_keeps_nothing_of_what_it_sent(ledger: Ledger) -> None:
+    """It may be erased before anything else is sent."""
+    with ledger.session("s1", scope=HERE, agent="lyria").turn() as turn:
+        turn.user("quillwort")
+    ledger.append([said("quillwort", session_id="s2")])
+
+    kept = [one for one in gc.get_objects() if isinstance(one, server_module.KeptCursor)]
+    assert kept
+    assert all(one._query is None for one in kept)

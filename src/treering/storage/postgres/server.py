@@ -47,6 +47,20 @@ IDLE_PATIENCE: Final = "60s"
 """An open transaction stalls every follower."""
 
 
+class KeptCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor for statements that are sent over and over.
+
+    It keeps how each type is sent; a new cursor would look that up again.
+    """
+
+    def row(self, statement: bytes, values: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Return the first row of the result."""
+        try:
+            return self.execute(statement, values).fetchone()
+        finally:
+            self._query = None  # It holds what was sent, which may be erased before the next one.
+
+
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that knows its scope and epoch."""
 
@@ -57,12 +71,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """The process that made it, if it was made outside the pool."""
 
     @cached_property
-    def kept_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Return a cursor for a statement that is sent over and over.
-
-        It keeps how each type is sent; a new cursor would look that up again.
-        """
-        return self.cursor(binary=True)
+    def kept_cursor(self) -> KeptCursor:
+        """Return a cursor that lasts as long as the connection."""
+        cursor = KeptCursor(self)
+        cursor.format = psycopg.pq.Format.BINARY
+        return cursor
 
 
 class Bytes(bytes):

@@ -189,7 +189,7 @@ class Writer:
             return None
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
         values["last_seq"], values["linked"], values["run_seq"] = last_seq, linked, draft.run_seq
-        row = connection.kept_cursor.execute(_APPEND_NEXT, values).fetchone()
+        row = connection.kept_cursor.row(_APPEND_NEXT, values)
         if row is None:
             self.cache.lose_seq(draft.scope, draft.session_id)
             return None
@@ -221,7 +221,7 @@ class Writer:
         else:
             values["header_digest"] = draft.header_digest
             statement = _APPEND
-        row = connection.kept_cursor.execute(statement, values).fetchone()
+        row = connection.kept_cursor.row(statement, values)
         if row is None:
             raise AssertionError
         outcome, position, seq, last_link, writer, *number = row
