@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from treering.model.events import Header
 from treering.spine.off_loop import THREADS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
@@ -229,8 +230,20 @@ async def left_open(path: Path, opened: list[aio.AsyncLedger], started: asyncio.
     await endless_turn(opened[0].session("s1", scope=HERE, agent="lyria"), started)
 
 
+def in_another_loop(act: Callable[[], None]) -> None:
+    """Call ``act`` while another loop runs than the one that was closed."""
+
+    async def work() -> None:
+        act()
+
+    run(work())
+
+
+@pytest.mark.parametrize("where", [lambda act: act(), in_another_loop], ids=["no loop", "another"])
 @pytest.mark.parametrize("work", [opened_turn, left_open])
-def test_a_turn_ends_although_its_loop_is_closed_under_it(tmp_path: Path, work: Any) -> None:
+def test_a_turn_ends_although_its_loop_is_closed_under_it(
+    tmp_path: Path, work: Any, where: Callable[[Callable[[], None]], None]
+) -> None:
     opened: list[aio.AsyncLedger] = []
     loop, started = asyncio.new_event_loop(), asyncio.Event()
     coroutine = work(tmp_path / "a.db", opened, started)
@@ -238,23 +251,29 @@ def test_a_turn_ends_although_its_loop_is_closed_under_it(tmp_path: Path, work: 
     loop.run_until_complete(asyncio.wait_for(started.wait(), PATIENCE_S))
     loop.close()
 
-    coroutine.close()  # As who collects garbage does.
+    where(coroutine.close)  # As who collects garbage does.
 
     with treering.open(tmp_path / "a.db") as ledger:
         with ledger.session("s1", scope=HERE, agent="lyria").turn(wait_s=PATIENCE_S):
-            kinds = [header.kind for header in ledger.headers(HERE).items]
-        assert kinds[-2:] == ["run.interrupted", "run.started"]
+            headers = ledger.headers(HERE).items
+        assert [header.kind for header in headers[-2:]] == ["run.interrupted", "run.started"]
+        assert headers[-2].summary == "run interrupted: GeneratorExit"
     assert not task.done()
-    opened[0].sync.close()
     opened[0].lanes.close()
+    opened[0].sync.close()
 
 
-def test_a_follower_ends_although_its_loop_is_closed_under_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_closing", [False, True])
+def test_a_follower_ends_although_its_loop_is_closed_under_it(
+    tmp_path: Path, *, is_closing: bool
+) -> None:
     async def follow() -> None:
         opened.append(await aio.open(tmp_path / "a.db"))
         await opened[0].append([said("hello")])
-        async for _ in opened[0].follow(HERE, stop=stop):
-            heard.set()
+        items = opened[0].follow(HERE, stop=stop)
+        async with contextlib.aclosing(items) if is_closing else contextlib.nullcontext():
+            async for _ in items:
+                heard.set()
 
     opened: list[aio.AsyncLedger] = []
     loop, heard, stop = asyncio.new_event_loop(), asyncio.Event(), threading.Event()

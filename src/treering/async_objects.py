@@ -60,6 +60,8 @@ class AsyncObject:
     def __init__(self, sync: Any, lanes: Lanes, lane: Hashable = None) -> None:
         self.sync = sync
         self._lanes = lanes
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one it was entered in."""
         own = _lane_of(sync)
         self._lane = lane if own is None else own
         self._before: contextvars.Token[weakref.ref[Run] | None] | None = None
@@ -90,6 +92,7 @@ class AsyncObject:
     async def __aenter__(self) -> Self:
         # A run may wait for another run of its session, which has to end in the lane.
         lane = None if isinstance(self.sync, Run) else self._lane
+        self._loop = asyncio.get_running_loop()
         try:
             await self._lanes.run(lane, self.sync.__enter__)
         except asyncio.CancelledError as error:
@@ -114,8 +117,8 @@ class AsyncObject:
         await self._leave(kind, error, trace)
 
     async def _leave(self, *error: Any) -> None:
-        if not in_event_loop():
-            after_loop(self.sync.__exit__, *error)
+        if not in_event_loop(self._loop):
+            self._lanes.after_loop(self._lane, self.sync.__exit__, *error)
             return
         # A task that is cancelled once more still has to end what it began.
         await self._lanes.complete(self._lane, self.sync.__exit__, *error)
@@ -203,6 +206,7 @@ class AsyncItems(Generic[Item]):
         self._make = make
         self._stop = stop
         self._thread = None if stop is None else DaemonThread()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._iterator: Iterator[Item] | None = None
         self._items: deque[Item] = deque()
         self._ended = False
@@ -223,6 +227,7 @@ class AsyncItems(Generic[Item]):
         return self._items.popleft()
 
     async def _next(self) -> list[Item]:
+        self._loop = asyncio.get_running_loop()
         if self._stop is None:
             return await self._lanes.run(self._lane, self._take, ITEMS_AT_ONCE)
         step = asyncio.ensure_future(off_loop(self._thread, self._take, 1))
@@ -240,10 +245,16 @@ class AsyncItems(Generic[Item]):
         """End it early."""
         self._ended = True
         self._items.clear()
-        if self._stop is None:
+        if self._stop is not None:
+            self._stop.set()
+        if not in_event_loop(self._loop):
+            if self._thread is None:
+                self._lanes.after_loop(self._lane, self._close)
+            else:
+                self._thread.submit(self._close)
+        elif self._thread is None:
             await self._lanes.run(self._lane, self._close)
         else:
-            self._stop.set()
             await off_loop(self._thread, self._close)
 
     def _take(self, count: int) -> list[Item]:
@@ -268,13 +279,15 @@ class AsyncLedger(AsyncObject):
         """Return what carries out its calls."""
         return self._lanes
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        return self
+
+    async def _leave(self, *_: Any) -> None:
+        if in_event_loop(self._loop):
+            await self.close()
+        else:
+            after_loop(self._close)
 
     async def close(self) -> None:
         """Complete pending calls, interrupt open runs, close the database."""
@@ -303,7 +316,7 @@ class LedgerOpening:
 
     async def __aenter__(self) -> AsyncLedger:
         self._opened = await self._open()
-        return self._opened
+        return await self._opened.__aenter__()
 
     async def __aexit__(
         self,
@@ -312,7 +325,7 @@ class LedgerOpening:
         trace: TracebackType | None,
     ) -> None:
         if self._opened is not None:
-            await self._opened.close()
+            await self._opened.__aexit__(kind, error, trace)
 
 
 def open(*args: Any, **kwargs: Any) -> LedgerOpening:  # noqa: A001  (the same name as treering.open)

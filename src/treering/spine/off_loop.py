@@ -19,10 +19,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
 
 from treering.errors import Closed, TreeringError
+from treering.lazy import lazy_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from concurrent.futures import Executor
+
+_log = lazy_logger("treering")
 
 THREADS_MAX: Final = 64
 """Calls that are carried out at the same time; others wait."""
@@ -73,13 +76,16 @@ def _carry_out_all(calls: SimpleQueue[Callable[[], object] | None]) -> None:
         del call  # It holds what holds the thread.
 
 
-def in_event_loop() -> bool:
-    """Whether the caller runs in an event loop of asyncio."""
+def in_event_loop(begun: asyncio.AbstractEventLoop | None = None) -> bool:
+    """Whether the caller runs in an event loop of asyncio, and the one it began in is open.
+
+    A coroutine whose loop was closed under it may be collected while another one runs.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return False
-    return True
+    return begun is None or not begun.is_closed()
 
 
 async def off_any_loop(act: Callable[..., Result], *args: Any) -> Result:
@@ -91,13 +97,9 @@ async def off_any_loop(act: Callable[..., Result], *args: Any) -> Result:
 
 def after_loop(act: Callable[..., object], *args: Any) -> None:
     """Call ``act`` in a thread, for a coroutine whose loop is closed: it cannot wait any more."""
-
-    def call() -> None:
-        with contextlib.suppress(TreeringError):  # Nobody is left to hear of it.
-            act(*args)
-
     with contextlib.suppress(RuntimeError):  # The process ends, and with it all that is open.
-        threading.Thread(target=call, name="treering-after-loop").start()
+        call = _LastCall(partial(act, *args))
+        threading.Thread(target=call.carry_out, name="treering-after-loop").start()
 
 
 class Lanes:
@@ -105,7 +107,7 @@ class Lanes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, deque[_Call[Any]]] = {}
+        self._waiting: dict[Hashable, deque[_Call[Any] | _LastCall]] = {}
         """Calls by lane; a lane that is here has a thread."""
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
@@ -119,16 +121,24 @@ class Lanes:
         If the task is cancelled, a call that waits is withdrawn, and one that has begun is waited
         for.
         """
-        return await self._put(lane, partial(act, *args, **named)).result()
+        call = _Call(asyncio.get_running_loop(), partial(act, *args, **named))
+        self._put(lane, call)
+        return await call.result()
 
     async def complete(
         self, lane: Hashable, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
     ) -> Result:
         """Do the same, but never withdraw the call: it is done although the task is cancelled."""
-        return await self._put(lane, partial(act, *args, **named)).complete()
+        call = _Call(asyncio.get_running_loop(), partial(act, *args, **named))
+        self._put(lane, call)
+        return await call.complete()
 
-    def _put(self, lane: Hashable, work: Callable[[], Result]) -> _Call[Result]:
-        call = _Call(asyncio.get_running_loop(), work)
+    def after_loop(self, lane: Hashable, act: Callable[..., object], *args: Any) -> None:
+        """Do the same for a coroutine whose loop is closed: nobody waits."""
+        with contextlib.suppress(Closed, RuntimeError):  # Whatever was open ends with it.
+            self._put(lane, _LastCall(partial(act, *args)))
+
+    def _put(self, lane: Hashable, call: _Call[Any] | _LastCall) -> None:
         lane = call if lane is None else lane
         with self._lock:
             if self._closed:
@@ -139,12 +149,11 @@ class Lanes:
                 self._waiting, self._pid = {}, os.getpid()
             if lane in self._waiting:
                 self._waiting[lane].append(call)
-                return call
+                return
             self._waiting[lane] = deque([call])
             pool = self._pool
         if pool is not None:
             pool.submit(self._carry_out, lane)
-        return call
 
     def _carry_out(self, lane: Hashable) -> None:
         while True:
@@ -162,6 +171,22 @@ class Lanes:
             pool, pid, self._closed = self._pool, self._pid, True
         if pool is not None and pid == os.getpid():
             pool.shutdown()
+
+
+class _LastCall:
+    """A call for a coroutine whose loop is closed: nobody is left to hear of it."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+
+    def carry_out(self) -> None:
+        """Do the work."""
+        try:
+            self._work()
+        except TreeringError:
+            pass
+        except Exception:  # noqa: BLE001  (the thread has more to do)
+            _log.warning("could not end what a coroutine of a closed loop held", exc_info=True)
 
 
 class _Call(Generic[Result]):
