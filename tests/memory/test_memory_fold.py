@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,6 +115,24 @@ def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, dam
     assert told(found) == {fact_id: "Lives in Ghent"}
     found.save()
     assert [row.key for row in store.memory.memory_rows(SCOPE).items] == [fact_id]
+
+
+def test_a_key_with_a_damaged_byte_is_reported_and_folded_anew(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with treering.open(path) as book:
+        learn(book, "Lives in Ghent", "Likes tea")
+    with contextlib.closing(sqlite3.connect(f"{path}.memory")) as file, file:
+        damaged = "CAST(x'ff' || substr(CAST(key AS BLOB), 2) AS TEXT)"
+        first = "(SELECT min(key) FROM memory_rows)"
+        assert file.execute(f"UPDATE memory_rows SET key = {damaged} WHERE key = {first}").rowcount
+
+    with treering.open(path) as book:
+        broken = book.admin.verify(derived=True).first_broken
+        assert broken is not None
+        assert "memory rows cannot be read" in broken.detail
+        assert len(book.memory(HERE).facts().items) == 2
+    with treering.open(path) as book:
+        assert book.admin.verify(derived=True).intact
 
 
 def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) -> None:

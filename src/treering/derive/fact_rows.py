@@ -140,6 +140,10 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False, array_like=True):
         return self.user, self.wall
 
 
+UNREADABLE: Final = ""
+"""The sort of saved rows that cannot be read; no other has it."""
+
+
 class SavedRows(Mapping[str, bytes]):
     """The bodies of saved rows by key, end to end in pages."""
 
@@ -168,6 +172,9 @@ class SavedRows(Mapping[str, bytes]):
         page = bisect_right(self._firsts, place) - 1
         start, end = self._starts[page][(at := place - self._firsts[page]) : at + 2]
         return self.pages[page][start : end - len(GAP)]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

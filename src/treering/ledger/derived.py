@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treering.derive.fact_rows import UNREADABLE
 from treering.derive.memory_state import ROW_SORTS, MemoryState
 from treering.derive.search_texts import is_searchable, memory_texts
 from treering.derive.snapshots import COUNTS, FOLDED
@@ -168,6 +169,8 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
     rows = store.memory.memory_rows(scope)
     if not rows.mark and not rows.tables:
         return 0
+    if UNREADABLE in rows.tables:
+        raise _Flaw("the memory rows cannot be read")
     if not rows.tables.keys() <= ROW_SORTS:
         if len({sort.partition(".")[0] for sort in rows.tables}) < len(rows.tables):
             raise _Flaw("there are memory rows of two versions at once")

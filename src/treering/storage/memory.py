@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.derive.fact_rows import GAP, SavedRows
+from treering.derive.fact_rows import GAP, UNREADABLE, SavedRows
 from treering.derive.search_texts import is_searchable
 from treering.memory.records import REMEMBERED_KINDS, TOLD_KINDS
 from treering.model.kinds import ERASURE_KINDS
@@ -66,15 +66,18 @@ DELETE FROM memory_rows WHERE scope = :scope AND sort = :sort AND key = :key RET
 
 
 def read_rows(table: ProjectionTable, scope: int | str, columns: str) -> dict[str, SavedRows]:
-    """Return a scope's rows by their sort.
+    """Return a scope's rows by their sort; no rows that are UNREADABLE if a byte is damaged.
 
     ``columns`` selects what SavedRows takes, of all rows at once, the lists as JSON.
     """
     tables: dict[str, SavedRows] = {}
     place = {"scope": scope, "sort": ""}
-    while (sort := table.rows(_NEXT_SORT, place)[0][0]) is not None:
-        place["sort"] = sort
-        tables[sort] = SavedRows(_pages(table, columns, place))
+    try:
+        while (sort := table.rows(_NEXT_SORT, place)[0][0]) is not None:
+            place["sort"] = sort
+            tables[sort] = SavedRows(_pages(table, columns, place))
+    except ValueError:
+        return {UNREADABLE: SavedRows()}
     return tables
 
 
