@@ -28,7 +28,7 @@ TESTS: Final = HERE.parent / "tests"
 """Servers and power cuts are made as there."""
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
-    "append", "reading", "threads", "processes", "guarding", "scale", "copying",
+    "append", "reading", "threads", "processes", "guarding", "scale", "starting", "copying",
     "imports", "hooks", "contexts", "forks", "views", "searches", "recall_quality",
     "recall_precision", "extraction_quality", "update_pairs", "tongues", "memory_speed", "spine",
     "serving", "viewing", "transcript", "postgres", "mirroring", "peers", "framework_sessions",
