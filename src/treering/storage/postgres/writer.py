@@ -56,7 +56,8 @@ SELECT * FROM append_event_in_run(
 # seq that its session has come to. Every append moves the head, so a head that is still where our
 # snapshot has it proves that the snapshot is right about the runs, too. Nothing is
 # recorded, and append_event finds out why, if the head has moved, if somebody else has the lock,
-# if the run is not open or another writer's own, or if the scope is sealed.
+# if an event has the caller's id, if the run is not open or another writer's own, or if the scope
+# is sealed.
 #
 # The lock is taken before the head is written: a transaction gets its xid with its first write,
 # and within a session xids go up with seq. As bytes: psycopg would encode a text for each call.
@@ -66,6 +67,11 @@ WITH head AS (
   WHERE h.scope = %(scope)s AND h.session = %(session)s AND h.key = %(session_key)s
     AND h.seq = %(last_seq)s
     AND NOT EXISTS (SELECT FROM seals AS s WHERE s.scope = %(scope)s)
+    AND (NOT %(repeatable)s OR (
+      SELECT true FROM events AS e
+      WHERE e.scope = %(scope)s AND e.event_id BETWEEN %(event_id)s AND %(event_id)s
+      ORDER BY e.event_id LIMIT 1
+    ) IS NULL)
     AND (%(run_id)s::text IS NULL OR (
       SELECT r.state = 0 AND coalesce(r.writer, 0) IN (0, %(writer)s)
       FROM runs AS r
@@ -163,7 +169,7 @@ class Writer:
         if draft.counted:
             count = self.cache.take_run(draft.scope, draft.session_id, draft.run_id or "")
         values["writer"] = count.writer
-        if not values["repeatable"]:
+        if not again:
             header = self._append_next(connection, draft, values, expected_seq, count)
             if header is not None:
                 return header
