@@ -177,8 +177,8 @@ class DurableQueue:
                 self._cursor = following.cursor
                 self._unsaved += len(batch)
                 # The cursor follows each batch: no more than one is handed over again.
-                if self._unsaved >= SAVE_EVENTS or len(batch) > 1:
-                    self._save()
+                if (self._unsaved >= SAVE_EVENTS or len(batch) > 1) and not self._save():
+                    return
                 batch = []
         finally:
             self._save()
@@ -216,7 +216,8 @@ class DurableQueue:
             if self._stop.is_set():
                 return False
             # It may take long to continue, and a crash would bring back what it has taken.
-            self._save()
+            if not self._save():
+                return False
             self._counts.retried += 1
             if self._stop.wait(max(pause_s, getattr(error, "retry_after_s", 0.0))):
                 return False
@@ -274,16 +275,23 @@ class DurableQueue:
         key = self._engine.session_key(event.scope, event.session_id)
         return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
-    def _save(self) -> None:
-        """Keep the cursor, if it has moved, unless another process has had the sink."""
-        if self._unsaved and self._cursor is not None:
-            leases, cursors = self._engine.store.leases, self._engine.store.cursors
-            if not leases.can_be_lost or (
-                leases.hold(self._lease) and cursors.find(self.scope, self.sink.name) == self._kept
-            ):
-                cursors.set(self.scope, self.sink.name, self._cursor)
-                self._kept = self._cursor
+    def _save(self) -> bool:
+        """Keep the cursor, if it has moved; False if another process has had the sink since.
+
+        The cursor that is kept then says how far that one has come, and where to go on.
+        """
+        cursor = self._cursor if self._unsaved else None
         self._unsaved = 0
+        if cursor is None:
+            return True
+        leases, cursors = self._engine.store.leases, self._engine.store.cursors
+        if leases.can_be_lost and not (
+            leases.hold(self._lease) and cursors.find(self.scope, self.sink.name) == self._kept
+        ):
+            return False
+        cursors.set(self.scope, self.sink.name, cursor)
+        self._kept = cursor
+        return True
 
     def _halt(self, error: str) -> None:
         """Serve the sink no more; it continues with this event when the ledger is opened again."""
