@@ -230,6 +230,14 @@ async def left_open(path: Path, opened: list[aio.AsyncLedger], started: asyncio.
     await endless_turn(opened[0].session("s1", scope=HERE, agent="lyria"), started)
 
 
+async def closed_at_last(path: Path, opened: list[aio.AsyncLedger], started: asyncio.Event) -> None:
+    opened.append(await aio.open(path))
+    try:
+        await endless_turn(opened[0].session("s1", scope=HERE, agent="lyria"), started)
+    finally:
+        await opened[0].close()
+
+
 def in_another_loop(act: Callable[[], None]) -> None:
     """Call ``act`` while another loop runs than the one that was closed."""
 
@@ -240,7 +248,7 @@ def in_another_loop(act: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("where", [lambda act: act(), in_another_loop], ids=["no loop", "another"])
-@pytest.mark.parametrize("work", [opened_turn, left_open])
+@pytest.mark.parametrize("work", [opened_turn, left_open, closed_at_last])
 def test_a_turn_ends_although_its_loop_is_closed_under_it(
     tmp_path: Path, work: Any, where: Callable[[Callable[[], None]], None]
 ) -> None:
@@ -261,6 +269,27 @@ def test_a_turn_ends_although_its_loop_is_closed_under_it(
     assert not task.done()
     opened[0].lanes.close()
     opened[0].sync.close()
+
+
+def test_a_turn_and_its_ledger_have_ended_once_another_loop_has_left_them(tmp_path: Path) -> None:
+    opening, entered = aio.open(tmp_path / "a.db"), contextlib.AsyncExitStack()
+
+    async def enter() -> None:
+        ledger = await entered.enter_async_context(opening)
+        turn = ledger.session("s1", scope=HERE, agent="lyria").turn()
+        entered.push_async_callback(look, ledger.sync)
+        await entered.enter_async_context(turn)
+
+    async def look(ledger: treering.Ledger) -> None:
+        assert ledger.headers(HERE).items[-1].kind == "run.ended"
+        left.append(ledger)
+
+    left: list[treering.Ledger] = []
+    run(enter())
+    run(entered.aclose())
+
+    with pytest.raises(Closed):
+        left[0].headers(HERE)
 
 
 @pytest.mark.parametrize("is_closing", [False, True])

@@ -61,7 +61,7 @@ class AsyncObject:
         self.sync = sync
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The one it was entered in."""
+        """The one it was entered in, or opened."""
         own = _lane_of(sync)
         self._lane = lane if own is None else own
         self._before: contextvars.Token[weakref.ref[Run] | None] | None = None
@@ -273,6 +273,7 @@ class AsyncLedger(AsyncObject):
 
     def __init__(self, ledger: Ledger, lanes: Lanes | None = None, lane: Hashable = None) -> None:
         super().__init__(ledger, lanes or Lanes(), lane)
+        self._loop = asyncio.get_running_loop()
 
     @property
     def lanes(self) -> Lanes:
@@ -280,18 +281,14 @@ class AsyncLedger(AsyncObject):
         return self._lanes
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         return self
 
     async def _leave(self, *_: Any) -> None:
-        if in_event_loop(self._loop):
-            await self.close()
-        else:
-            after_loop(self._close)
+        await self.close()
 
     async def close(self) -> None:
         """Complete pending calls, interrupt open runs, close the database."""
-        if in_event_loop():
+        if in_event_loop(self._loop):
             await off_loop(None, self._close)
         else:
             after_loop(self._close)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -77,15 +78,16 @@ def _carry_out_all(calls: SimpleQueue[Callable[[], object] | None]) -> None:
 
 
 def in_event_loop(begun: asyncio.AbstractEventLoop | None = None) -> bool:
-    """Whether the caller runs in an event loop of asyncio, and the one it began in is open.
+    """Whether the caller runs in an event loop of asyncio, and can wait there.
 
-    A coroutine whose loop was closed under it may be collected while another one runs.
+    A coroutine that has ``begun`` in a loop that is closed, or stopped, may be collected while
+    another one runs. One that goes on in another loop waits there.
     """
     try:
-        asyncio.get_running_loop()
+        running = asyncio.get_running_loop()
     except RuntimeError:
         return False
-    return begun is None or not begun.is_closed()
+    return begun in {None, running} or not isinstance(sys.exception(), GeneratorExit)
 
 
 async def off_any_loop(act: Callable[..., Result], *args: Any) -> Result:
