@@ -273,6 +273,7 @@ def test_nearly_nothing_of_clean_lines_that_were_written_blind_is_found(name: st
         ("The password is 12 characters long: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
         ("The password is NOT the old one: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
         ("The password is UPPERCASE: Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
+        ("The old password is expired and the new is Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
         ("my password is now sunflower-42 and the user is bob", "sunflower-42"),
         ("The password was changed to Meadow_58 and the user is bob", "Meadow_58"),
         ("password: .+Kx9!mQ2zT7w", "Kx9!mQ2zT7w"),
@@ -309,6 +310,8 @@ def test_an_id_that_ends_a_path_is_a_key(line: str) -> None:
         'storage_key = "sessions/9d3d97ac-5a4b-43a0-9f3d-5e8f4b0f4f11/events.jsonl"',
         "pk_" + "live_51HabcDEFghijk0123456789",
         "the password is not the problem: the network is slow",
+        "the password is correct and the user is Bob99",
+        "The password is checked by Bob and the answer is Qwerty99",
     ],
 )
 def test_templates_paths_and_what_is_public_are_no_secrets(line: str) -> None:

@@ -71,7 +71,9 @@ _SEPARATOR: Final = lazy_pattern(
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ](?:(?:at|in|on|of|to|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
-          | (?:is|was)[ ](?!now[ ]|(?:set|reset|changed|updated|rotated)[ ]to[ ])
+          | (?:is|was)[ ](?!now[ ]|(?:set|reset|changed|updated|rotated)[ ]to[ ]
+              |[\w .@-]{1,40}?[ ]and[ ](?:the|my|our|your|its)[ ](?!new|right|correct)
+                [\w-]{1,24}[ ](?:is|was|has)[ ])
             (?:[A-Z]?[a-z-]{1,20}|[A-Z]{2,20}|[0-9]{1,3})(?:[ ][\w .@-]{1,40}?)??)
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
