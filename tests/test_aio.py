@@ -219,6 +219,35 @@ def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
     run(work())
 
 
+def test_a_turn_that_begins_as_its_loop_is_closed_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins, go = threading.Event(), threading.Event()
+    start = Run.start
+
+    def start_late(run: Run) -> Header:
+        begins.set()
+        go.wait(PATIENCE_S)
+        return start(run)
+
+    opened: list[aio.AsyncLedger] = []
+    loop, started = asyncio.new_event_loop(), asyncio.Event()
+    coroutine = left_open(tmp_path / "a.db", opened, started)
+    task = loop.create_task(coroutine)
+    monkeypatch.setattr(Run, "start", start_late)
+    loop.run_until_complete(asyncio.to_thread(begins.wait, PATIENCE_S))
+    loop.close()
+
+    coroutine.close()  # As who collects garbage does.
+    go.set()
+
+    opened[0].lanes.close()
+    kinds = [header.kind for header in opened[0].sync.headers(HERE).items]
+    assert kinds == ["session.opened", "run.started", "run.interrupted"]
+    assert not task.done()
+    opened[0].sync.close()
+
+
 async def opened_turn(path: Path, opened: list[aio.AsyncLedger], started: asyncio.Event) -> None:
     async with aio.open(path) as ledger:
         opened.append(ledger)

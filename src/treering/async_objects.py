@@ -91,13 +91,17 @@ class AsyncObject:
 
     async def __aenter__(self) -> Self:
         # A run may wait for another run of its session, which has to end in the lane.
-        lane = None if isinstance(self.sync, Run) else self._lane
+        lane = self if isinstance(self.sync, Run) else self._lane
         self._loop = asyncio.get_running_loop()
         try:
             await self._lanes.run(lane, self.sync.__enter__)
         except asyncio.CancelledError as error:
             if isinstance(self.sync, Run):  # It may have begun, and its block will not end it.
                 await self._leave(type(error), error, error.__traceback__)
+            raise
+        except GeneratorExit as error:  # The loop is closed, and the run may still begin.
+            if isinstance(self.sync, Run):
+                self._lanes.after_loop(lane, self.sync.__exit__, type(error), error, None)
             raise
         if isinstance(self.sync, Run):
             # The thread has a copy of the context; the block sees this one.
