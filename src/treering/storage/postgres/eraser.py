@@ -536,11 +536,10 @@ def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[in
     """Forget the names of sessions and runs, where asked to; return how many."""
     named = 0
     for session, name in names.items():
-        head = batch.heads.get((selection.scope, name))
         if selection.with_name or selection.users is not None:
             forget_runs(batch.connection, selection.scope, session)
-        if selection.with_name and head is not None:
-            start = (session, head.genesis)
+        if selection.with_name:
+            start = (session, batch.heads[selection.scope, name].genesis)
             named += forget_name(batch.connection, selection.scope, scope_key, *start)
     return named
 
