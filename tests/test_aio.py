@@ -81,9 +81,7 @@ def test_the_types_of_calls_are_those_of_the_ledger() -> None:
     }  # fmt: skip
 
 
-def test_what_one_session_is_told_is_recorded_in_order_and_with_its_context(
-    tmp_path: Path,
-) -> None:
+def test_what_one_session_is_told_is_recorded_in_order_and_with_its_context(tmp_path: Path) -> None:
     async def say(session: aio.AsyncSession, name: str) -> None:
         WHO.set(name)
         for n in range(20):

@@ -471,9 +471,7 @@ def test_a_named_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> 
     assert [(one.file, one.state) for one in receipt.sources] == [(str(path), "refused")]
 
 
-def test_the_state_of_a_session_of_the_ledgers_own_is_one_that_apeira_reads(
-    ledger: Ledger,
-) -> None:
+def test_the_state_of_a_session_of_the_ledgers_own_is_one_that_apeira_reads(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
     exchange(session, "Tide?", "At 14:10.")
 

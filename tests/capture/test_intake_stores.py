@@ -242,9 +242,7 @@ def home_with_logs(home: Path, settings: str) -> None:
     chat_database(home / f".cursor/chats/abc/{'0' * 8}/store.db")
     put(
         home / ".cursor/projects/srv-harbour/agent-transcripts",
-        {
-            "s1/s1.jsonl": document({"role": "user", "message": {"content": "Tide?"}}) + b"\n",
-        },
+        {"s1/s1.jsonl": document({"role": "user", "message": {"content": "Tide?"}}) + b"\n"},
     )
     opencode_database(home / ".local/share/opencode/opencode.db").close()
     put(home / ".local/share/opencode", opencode_folder("ses_1"))

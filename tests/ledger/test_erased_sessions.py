@@ -63,9 +63,7 @@ def test_a_group_whose_opening_is_erased_stays_behind_its_walls(ledger: Ledger) 
     assert not again.permits("file_system")
 
 
-def test_another_session_whose_opening_is_erased_is_taken_for_the_strictest(
-    ledger: Ledger,
-) -> None:
+def test_another_session_whose_opening_is_erased_is_taken_for_the_strictest(ledger: Ledger) -> None:
     talked(ledger, "hello?")
 
     ledger.redact(HERE, session_id="s1")
@@ -118,9 +116,7 @@ def test_a_reason_is_only_a_word(ledger: Ledger) -> None:
     assert [message["content"] for message in session.history()] == ["precious?"]
 
 
-def test_a_summary_that_does_not_say_what_it_tells_goes_with_all_before_it(
-    ledger: Ledger,
-) -> None:
+def test_a_summary_that_does_not_say_what_it_tells_goes_with_all_before_it(ledger: Ledger) -> None:
     session = talked(ledger, "the secret word?")
     [asked] = [header for header in session.headers() if header.kind == "conversation.user"]
     session.record("context.compacted", "compacted", payload={"summary": "the secret word"})

@@ -295,12 +295,7 @@ TAKEN: Final = "INSERT INTO scopes (name, key) VALUES ('acme/app', randomblob(32
 
 @pytest.mark.parametrize(
     "statements",
-    [
-        (RENAMED, UNMARKED),
-        (RENAMED, MARKED_ANEW),
-        (REMOVED, UNMARKED),
-        (RENAMED, UNMARKED, TAKEN),
-    ],
+    [(RENAMED, UNMARKED), (RENAMED, MARKED_ANEW), (REMOVED, UNMARKED), (RENAMED, UNMARKED, TAKEN)],
     ids=["renamed", "mark-renamed", "removed", "replaced"],
 )
 def test_nothing_is_recorded_in_plain_text_although_the_scope_was_renamed(

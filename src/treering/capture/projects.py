@@ -109,12 +109,7 @@ class ScopeResolver:
     """Finds the scope of each session, and remembers it whatever becomes of its folder."""
 
     def __init__(
-        self,
-        notes: NoteBuffer,
-        *,
-        scope: Scope | None,
-        format_name: str,
-        former: str | None = None,
+        self, notes: NoteBuffer, *, scope: Scope | None, format_name: str, former: str | None = None
     ) -> None:
         self._notes = notes
         self._scope = scope

@@ -679,13 +679,7 @@ SECRET_RULES: Final = (
         is_generic=True,
         is_called=_is_name,
     ),
-    Rule(
-        "named",
-        _any_case("secret", "cred"),
-        _named_or_near,
-        is_generic=True,
-        is_called=_is_near,
-    ),
+    Rule("named", _any_case("secret", "cred"), _named_or_near, is_generic=True, is_called=_is_near),
     Rule(
         "named",
         ("_auth", "SESSION", "SALT", "PEPPER"),

@@ -290,11 +290,7 @@ class MemoryState:
         walled = payload.get("walled", event.session_id.startswith(GROUP_PREFIX)) is True
         whose, wall = self._whose(event.session_id, user, walled=walled)
         self.episodes[event.event_id] = EpisodeRow(
-            id=event.event_id,
-            user=whose,
-            wall=wall,
-            position=event.position,
-            ts_ms=event.ts_ms,
+            id=event.event_id, user=whose, wall=wall, position=event.position, ts_ms=event.ts_ms
         )
         self.changed.add((EPISODE, event.event_id))
 

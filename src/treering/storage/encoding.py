@@ -251,11 +251,7 @@ def cut_of(
 def session_head(name: str, position: int, seq: int, recorded_ms: int, *cut: Any) -> SessionHead:
     """Return a session at its last event; ``cut`` is where it was forked."""
     return SessionHead(
-        session_id=name,
-        position=position,
-        head_seq=seq,
-        updated_ms=recorded_ms,
-        cut=cut_of(*cut),
+        session_id=name, position=position, head_seq=seq, updated_ms=recorded_ms, cut=cut_of(*cut)
     )
 
 

@@ -305,10 +305,7 @@ class SpoolExtractor:
         payload, was_cut = payload_of(masked, self._payload_cap)
         done.payload_redacted += masked != text
         done.payload_truncated += was_cut
-        return {
-            "summary": summary_of(kind, masked, self._summary_characters),
-            "payload": payload,
-        }
+        return {"summary": summary_of(kind, masked, self._summary_characters), "payload": payload}
 
     def _write(self, lines: list[bytes]) -> int:
         """Append ``lines`` to the spool durably; return their number."""

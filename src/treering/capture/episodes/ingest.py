@@ -77,10 +77,7 @@ class Ingest:
         self._location = location
         self._quarantine = quarantine
         self._reader = LineReader(
-            guard=guard,
-            caps=caps,
-            scope_rule=scope_rule,
-            id_key=ledger.importing.id_key,
+            guard=guard, caps=caps, scope_rule=scope_rule, id_key=ledger.importing.id_key
         )
 
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:

@@ -16,13 +16,7 @@ SCHEMA: Final = "treering"
 """The schema of a ledger whose address names none."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 _SECRETS: Final = frozenset(
-    {
-        "oauth_client_secret",
-        "password",
-        "scram_client_key",
-        "scram_server_key",
-        "sslpassword",
-    }
+    {"oauth_client_secret", "password", "scram_client_key", "scram_server_key", "sslpassword"}
 )
 
 

@@ -174,12 +174,7 @@ def _blocker(connection: Connection) -> Blocker | None:
         return None
     pid, user, application, state, seconds, prepared = row
     return Blocker(
-        pid=pid,
-        user=user,
-        application=application,
-        state=state,
-        seconds=seconds,
-        prepared=prepared,
+        pid=pid, user=user, application=application, state=state, seconds=seconds, prepared=prepared
     )
 
 

@@ -473,10 +473,7 @@ class Eraser:
 
 
 def blank(
-    batch: Batch,
-    scope: Scope,
-    places: list[tuple[int, int]],
-    erasure: Erasure,
+    batch: Batch, scope: Scope, places: list[tuple[int, int]], erasure: Erasure
 ) -> tuple[int, int]:
     """Erase the content of events; return how many blobs went, and how many are still in use."""
     connection, cache = batch.connection, batch.cache

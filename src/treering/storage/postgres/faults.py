@@ -110,10 +110,7 @@ _TRANSLATIONS: Final[
             "write to the primary; it can be read here, in Python with mode='ro'",
         ),
     ),
-    (
-        (pg.InsufficientPrivilege,),
-        _FORBIDDEN,
-    ),
+    ((pg.InsufficientPrivilege,), _FORBIDDEN),
     (
         (pg.DiskFull, pg.ConfigurationLimitExceeded),
         (

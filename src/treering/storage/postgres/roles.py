@@ -266,11 +266,7 @@ def _check_name(address: Address, role: str) -> None:
     if (
         not role.strip()
         or role.startswith("pg_")
-        or role
-        in {
-            address.app_role,
-            address.scoped_role,
-        }
+        or role in {address.app_role, address.scoped_role}
     ):
         raise InvalidInput(
             f"{role!r} cannot be given access", hint="name a role that users connect as"

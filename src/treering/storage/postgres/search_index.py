@@ -298,11 +298,7 @@ class SearchIndex:
             matches = [_matches(connection, query, term, documents) for term in terms]
             shares, more = best_shares(matches, documents, least=least, limit=CANDIDATES_MAX)
             candidates = self._candidates(
-                connection,
-                query.scope,
-                shares,
-                include_failed=include_failed,
-                is_inside=False,
+                connection, query.scope, shares, include_failed=include_failed, is_inside=False
             )
             return SearchCandidates(candidates, more=more)
 

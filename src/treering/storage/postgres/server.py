@@ -276,10 +276,7 @@ class Server:
         return self.write_once(lambda connection, **_: work(connection), scope)
 
     def write_once(
-        self,
-        work: Attempt[Result],
-        scope: Scope | None = None,
-        event_ids: Sequence[str] = (),
+        self, work: Attempt[Result], scope: Scope | None = None, event_ids: Sequence[str] = ()
     ) -> Result:
         """Do ``work`` as ``write`` does; ``again`` says that an earlier try may be committed.
 
@@ -383,10 +380,7 @@ class Server:
         self._abandon_pool()
 
     def _persevere(
-        self,
-        work: Attempt[Result],
-        scope: Scope | None,
-        event_ids: Sequence[str] = (),
+        self, work: Attempt[Result], scope: Scope | None, event_ids: Sequence[str] = ()
     ) -> Result:
         if scope is None and self.walled:
             raise NotPermitted(

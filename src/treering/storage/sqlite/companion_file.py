@@ -126,12 +126,7 @@ class CompanionFile:
 
     def fold(self, patience_ms: int) -> bool:
         """Fold the log into the file and cut it; return False if a reader still needs it."""
-        with (
-            contextlib.suppress(Busy),
-            self.lock.guard,
-            self.lock,
-            self._turn(patience_ms / 1_000),
-        ):
+        with contextlib.suppress(Busy), self.lock.guard, self.lock, self._turn(patience_ms / 1_000):
             connection = self._open()
             if self._in_memory:
                 return True

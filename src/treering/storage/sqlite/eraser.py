@@ -460,10 +460,7 @@ LOG: Final = 1
 """The log may hold bytes of what was erased."""
 IDS: Final = 2
 """The index by id may, too: it holds hashes of ids."""
-INDEXES: Final = {
-    4: ("sessions_by_key", "names_by_key"),
-    8: ("blobs_by_key",),
-}
+INDEXES: Final = {4: ("sessions_by_key", "names_by_key"), 8: ("blobs_by_key",)}
 """So may these indexes: hashes of names, and of large payloads."""
 NAMES, BLOBS = INDEXES
 
@@ -654,9 +651,7 @@ def by_genesis(connection: apsw.Connection, scope: int, genesis: bytes) -> int:
     """Return the session that starts with ``genesis``, whatever it is called; 0 if none does."""
     return (
         fetch_value(
-            connection,
-            "SELECT id FROM sessions WHERE genesis = ? AND scope = ?",
-            (genesis, scope),
+            connection, "SELECT id FROM sessions WHERE genesis = ? AND scope = ?", (genesis, scope)
         )
         or 0
     )

@@ -59,8 +59,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
         if error.errno != errno.ENOSPC:
             raise
         raise StorageFull(
-            f"no room for a temporary copy of {path}",
-            hint="set TMPDIR to a folder with more room",
+            f"no room for a temporary copy of {path}", hint="set TMPDIR to a folder with more room"
         ) from error
 
 
@@ -224,8 +223,7 @@ def _is_journaled(path: Path) -> bool:
 def _refuse_ledger(connection: apsw.Connection, path: Path) -> None:
     if connection.pragma("application_id") == APPLICATION_ID:
         raise InvalidInput(
-            f"{path} is a Treering ledger",
-            hint=f"copy it instead: treering copy {path}",
+            f"{path} is a Treering ledger", hint=f"copy it instead: treering copy {path}"
         )
 
 

@@ -49,11 +49,7 @@ _OF_FILE: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _LOOK_OF_FILE: Final = getattr(fcntl, "F_OFD_GETLK", None)
 _FLOCK: Final = "hhqqi0q"
 _SORTS: Final = (
-    {
-        fcntl.LOCK_EX: fcntl.F_WRLCK,
-        fcntl.LOCK_SH: fcntl.F_RDLCK,
-        fcntl.LOCK_UN: fcntl.F_UNLCK,
-    }
+    {fcntl.LOCK_EX: fcntl.F_WRLCK, fcntl.LOCK_SH: fcntl.F_RDLCK, fcntl.LOCK_UN: fcntl.F_UNLCK}
     if IS_SUPPORTED
     else {}
 )

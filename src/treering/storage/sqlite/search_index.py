@@ -251,11 +251,7 @@ class SearchIndex:
             documents = count(index, scope)
             shares, more = best_shares(matches, documents, least=least, limit=CANDIDATES_MAX)
             candidates = self._candidates(
-                query,
-                scope,
-                shares,
-                include_failed=include_failed,
-                is_inside=False,
+                query, scope, shares, include_failed=include_failed, is_inside=False
             )
             return SearchCandidates(candidates, more=more)
 

@@ -177,11 +177,7 @@ class SessionReader:
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
         with self._database.reading() as connection:
-            link: bytes | None = fetch_value(
-                connection,
-                _LINK_AT,
-                (genesis, seq, scope),
-            )
+            link: bytes | None = fetch_value(connection, _LINK_AT, (genesis, seq, scope))
         return link
 
     def heads(self, scope: Scope, *, before_position: int | None, limit: int) -> list[SessionHead]:
