@@ -485,6 +485,6 @@ _DSN: Final = lazy_pattern(r"(?<![\w/])[\w.+-]{1,64}:(?![$%{<])([^\s\"'`<>]{3,12
 
 
 def find_dsn(text: str, start: int, _end: int) -> Span | None:
-    """Find the password in ``app:…@tcp(db:3306)/shop``, as Go's drivers are told."""
+    """Find the password in ``app:…@tcp(db:3306)/shop``, as drivers of Go take it."""
     match = _DSN.search(text, max(0, start - PHRASE_CHARS_MAX), start)
     return ("password", *match.span(1)) if match and is_given(match[1]) else None

@@ -539,7 +539,7 @@ def _is_near(encoded: bytes, end: int) -> bool:
 
 
 def _around(encoded: bytes, end: int, bytes_max: int) -> bytes:
-    """Return the lines around a keyword that ends here, if a character takes so many bytes."""
+    """Return the lines around a keyword; a character takes at most ``bytes_max``."""
     reach = bytes_max * NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN
     return encoded[max(0, end - KEYWORD_CHARS_MAX - reach) : end + reach]
 

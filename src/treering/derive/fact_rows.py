@@ -156,7 +156,7 @@ class SavedRows(Mapping[str, bytes]):
         self._starts: list[list[int]] = []
         rows = 0
         for keys, sizes, joined in pages:
-            # Behind the last one there is no gap.
+            # The last one is not followed by a gap.
             starts = list(accumulate(map(len(GAP).__add__, sizes), initial=0))
             if len(keys) != len(sizes) or starts[-1] != len(joined) + len(GAP):
                 raise ValueError("a saved row lacks something")

@@ -210,7 +210,7 @@ class _Call(Generic[Result]):
             if not self._withdraw():
                 await self._wait()
             raise
-        except GeneratorExit:  # The loop is closed: whoever asked is gone.
+        except GeneratorExit:  # The loop is closed: the caller is gone.
             self._withdraw()
             raise
         return self._future.result()

@@ -59,7 +59,7 @@ def events_of_run(
 ) -> Iterator[Item]:
     """Return the events of a run in order, from pages of its session.
 
-    ``bounds`` returns the first and the last seq of the run; the last is lower if there is no run.
+    ``bounds`` returns the first and the last seq of the run; without a run, the last is lower.
     """
     first, last = bounds(scope, session_id, run_id)
     after = first - 1
