@@ -29,7 +29,6 @@ from treering.model.events import Header
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from treering.derive.entity_log import EntityLog, EntityType, Value
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
@@ -87,15 +86,15 @@ class Views:
 
         Those of ``run_id`` count, too: the run that asks, and has not ended.
         """
-        return self._values(GOALS, self._folded().goals, run_id)
+        return self._folded().goals.for_run(run_id).values(GOALS, self._read)
 
     def schedules(self) -> list[Schedule]:
         """Return the schedules that count, as ``goals`` does."""
-        return self._values(SCHEDULES, self._folded().schedules)
+        return self._folded().schedules.values(SCHEDULES, self._read)
 
     def memories(self) -> list[MemoryRecord]:
         """Return what was done to each memory and counts, as ``goals`` does."""
-        return self._values(MEMORIES, self._folded().memories)
+        return self._folded().memories.values(MEMORIES, self._read)
 
     def usage(self) -> Usage:
         """Return what was used, by model, whatever became of it."""
@@ -104,11 +103,6 @@ class Views:
     def counts(self) -> Counts:
         """Return how much of what there is."""
         return self._counted().counts()
-
-    def _values(
-        self, noun: EntityType[Value], entity_log: EntityLog, run_id: str | None = None
-    ) -> list[Value]:
-        return entity_log.for_run(run_id).values(noun, self._read)
 
     # Folding.
 

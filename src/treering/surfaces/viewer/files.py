@@ -11,7 +11,15 @@ from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
-from treering.surfaces.viewer.parts import Markup, TableColumn, html, kept_inputs, table, when
+from treering.surfaces.viewer.parts import (
+    Markup,
+    TableColumn,
+    html,
+    html_if,
+    kept_inputs,
+    table,
+    when,
+)
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.tools import call_html
 
@@ -69,12 +77,10 @@ def files_page(request: PageRequest) -> PageBody:
             read=f"{len(files) - changed:,}",
             kept=kept_inputs(request),
             q=request.arguments.q,
-            cut=html(
+            cut=html_if(
                 '<p class="small muted">Of the latest {} tool calls of each scope.</p>',
-                f"{CALLS_MAX:,}",
-            )
-            if is_cut
-            else None,
+                is_cut and f"{CALLS_MAX:,}",
+            ),
             table=_table(request, files) if files else _nothing(request),
         ),
     )
@@ -176,17 +182,15 @@ def _touch(request: PageRequest, scope: Scope, touch: Touch) -> Markup:
 <a class="small" href="{url}">Open in its session</a></p>
 {prompt}{decision}{call}</li>""",
         tool=request.text(touch.tool or touch.kind),
-        status=html('<span class="tag bad">{}</span>', touch.status)
-        if touch.status not in {None, "ok"}
-        else None,
+        status=html_if('<span class="tag bad">{}</span>', touch.status != "ok" and touch.status),
         when=when(touch.ts_ms, request),
         agent=request.text(touch.agent),
         scope=scope,
         url=session_address(scope, touch.session_id, event=touch.event_id),
-        prompt=html('<p class="why" dir="auto"><span class="muted">asked:</span> {}</p>',
-                    request.text(touch.prompt)) if touch.prompt else None,
-        decision=html('<p class="why" dir="auto"><span class="muted">decided:</span> {}</p>',
-                      request.text(touch.decision)) if touch.decision else None,
+        prompt=html_if('<p class="why" dir="auto"><span class="muted">asked:</span> {}</p>',
+                       request.text(touch.prompt)),
+        decision=html_if('<p class="why" dir="auto"><span class="muted">decided:</span> {}</p>',
+                         request.text(touch.decision)),
         call=call_html(request, event) if _is_change(event) else None,
     )  # fmt: skip
 

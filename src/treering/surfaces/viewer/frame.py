@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.surfaces.viewer.parts import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import NOTHING, Markup, html, html_if
 from treering.surfaces.viewer.requests import PERIODS, PageBody
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def problem_page(problem: Problem, status: int) -> PageBody:
 <p><a href="/sessions">All sessions</a></p>""",
             title="Not found" if status == 404 else "This did not work",
             message=sentence(problem.message),
-            hint=html("<p>{}</p>", sentence(problem.hint)) if problem.hint else None,
+            hint=html_if("<p>{}</p>", sentence(problem.hint)),
         ),
     )
 

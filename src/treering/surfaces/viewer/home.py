@@ -33,6 +33,7 @@ from treering.surfaces.viewer.parts import (
     dollars,
     figure,
     html,
+    html_if,
     kept_inputs,
     percent,
     session_link,
@@ -127,12 +128,10 @@ def sessions_page(request: PageRequest) -> PageBody:
             )
             if shown
             else _nothing(request, typed),
-            more=html(
+            more=html_if(
                 '<p class="more"><a href="{}">Show more</a></p>',
-                request.url(after=asked.after + ROWS),
-            )
-            if len(rows) > asked.after + ROWS
-            else None,
+                len(rows) > asked.after + ROWS and request.url(after=asked.after + ROWS),
+            ),
         ),
     )
 

@@ -21,6 +21,7 @@ from treering.surfaces.viewer.parts import (
     facts_list,
     figure,
     html,
+    html_if,
     kept_inputs,
     share_bar,
     short_id,
@@ -103,19 +104,19 @@ def _facts_tab(request: PageRequest) -> Markup:
         answer=answer(
             figure(f"{len(facts):,}{'+' if len(facts) >= FACTS else ''}",
                    f"{asked.state} facts" if len(facts) != 1 else f"{asked.state} fact",
-                   html(" <small>as of {}</small>", asked.as_of) if at_ms else NOTHING),
+                   html_if(" <small>as of {}</small>", at_ms and asked.as_of)),
             html(
                 '<a href="#{}"><b>{}</b> to review</a>',
                 "review" if review else "doubts",
                 len(review) + len(doubts),
             ) if review or doubts else None,
         ),
-        doubts=html(
+        doubts=html_if(
             '<section aria-labelledby="doubts"><h2 id="doubts">Changed?</h2><p class="small'
             ' muted">Each may have ended an earlier fact. Until you decide, both are'
             ' believed.</p><ul class="memories">{}</ul></section>',
             [_doubt(request, doubt) for doubt in doubts],
-        ) if doubts else None,
+        ),
         review=html(
             '<section aria-labelledby="review"><h2 id="review">To review</h2><p class="small'
             ' muted">Found where anybody could have written it: not believed until you accept'
@@ -281,7 +282,7 @@ def _about(request: PageRequest, fact: Fact) -> Iterable[tuple[str, Any]]:
         f"{_sureness(fact.faded)} now, {_sureness(fact.confidence)} when it was learnt"
         + (", confirmed" if fact.confirmed else ""),
     )
-    until = html(" until {}", when(fact.valid_to_ms, request)) if fact.valid_to_ms else None
+    until = html_if(" until {}", fact.valid_to_ms and when(fact.valid_to_ms, request))
     yield "true", html("since {}{}", when(fact.valid_from_ms, request), until)
     yield "recorded", when(fact.recorded_ms, request)
     yield (
@@ -324,9 +325,10 @@ def _evidence(request: PageRequest, scope: Scope, fact: Fact) -> Markup:
         html('<p class="muted">No event is cited: somebody stated it directly.</p>')
         if not rows and not gone
         else None,
-        html('<p class="muted">{} has expired or was erased.</p>', counted(gone, "cited event"))
-        if gone
-        else None,
+        html_if(
+            '<p class="muted">{} has expired or was erased.</p>',
+            gone and counted(gone, "cited event"),
+        ),
     )
 
 
@@ -335,8 +337,8 @@ def _change(request: PageRequest, one: FactChange) -> Markup:
         '<li><b>{}</b> <span class="muted small">{}</span>{}{}</li>',
         _CHANGES.get(one.kind, one.kind),
         html('<time title="{}">{}</time>', moment(one.recorded_ms), when(one.recorded_ms, request)),
-        html('<br><span dir="auto">{}</span>', request.text(one.text)) if one.text else None,
-        html('<br><span class="muted">{}</span>', request.text(one.reason)) if one.reason else None,
+        html_if('<br><span dir="auto">{}</span>', request.text(one.text)),
+        html_if('<br><span class="muted">{}</span>', request.text(one.reason)),
     )
 
 
@@ -366,7 +368,7 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
             " still holds, and a receipt of the erasure stays. This cannot be undone.",
             done="Forgotten.", then=request.url("/memory"),
         ))  # fmt: skip
-    return html('<p class="row actions">{}</p>', buttons) if any(buttons) else NOTHING
+    return html_if('<p class="row actions">{}</p>', [*filter(None, buttons)])
 
 
 def _episodes_tab(request: PageRequest) -> Markup:
@@ -398,15 +400,10 @@ def _episode(request: PageRequest, scope: Scope, episode: Episode) -> Markup:
 <p class="small muted"><a href="{url}">{session}</a> · {when} · {count}{topics} · {scope}</p>
 </li>""",
         summary=request.text(episode.summary),
-        decisions=html(
+        decisions=html_if(
             "<ul>{}</ul>",
-            [
-                html('<li dir="auto">{}</li>', request.text(decision))
-                for decision in episode.key_decisions
-            ],
-        )
-        if episode.key_decisions
-        else None,
+            [html('<li dir="auto">{}</li>', request.text(each)) for each in episode.key_decisions],
+        ),
         url=session_address(scope, episode.session_id),
         session=episode.session_id,
         when=when(episode.ended_ms, request),
@@ -470,7 +467,7 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
         )
         if recalled.fact_hits
         else html('<p class="muted">No fact reaches the floor.</p>'),
-        turns=html(
+        turns=html_if(
             '<h3>Said earlier, word for word</h3><ol class="bench">{}</ol>',
             [
                 html(
@@ -481,15 +478,11 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
                 )
                 for hit in recalled.turn_hits[:5]
             ],
-        )
-        if recalled.turn_hits
-        else None,
-        missed=html(
+        ),
+        missed=html_if(
             '<h3>Left out, the closest first</h3><ol class="bench missed">{}</ol>',
             [_recalled(request, hit) for hit in missed],
-        )
-        if missed
-        else None,
+        ),
         notes=[
             html('<p class="small muted">{}</p>', request.text(note)) for note in recalled.notes
         ],

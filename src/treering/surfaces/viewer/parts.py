@@ -42,6 +42,11 @@ def html(template: LiteralString, *values: Any, **named: Any) -> Markup:
     return Markup(filled)
 
 
+def html_if(template: LiteralString, value: Any) -> Markup:
+    """Return ``template`` with a value in its braces; nothing if that is empty."""
+    return html(template, value) if value else NOTHING
+
+
 def joined(*parts: Any) -> Markup:
     """Return parts that follow each other; each is escaped unless it is Markup."""
     return _safe(parts)

@@ -8,7 +8,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
-from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, kept_inputs, when
+from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, html_if, kept_inputs, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _nothing(request: PageRequest, results: Sequence[SearchResult]) -> Markup:
         html("Try other words, or a prefix such as <code>deploy*</code>."),
         hybrid if request.arguments.mode == "words" else NOTHING,
         everywhere if request.arguments.scope else NOTHING,
-        html("{} not searchable yet.", counted(lag, "event")) if lag else NOTHING,
+        html_if("{} not searchable yet.", lag and counted(lag, "event")),
     )
 
 

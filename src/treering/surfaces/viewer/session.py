@@ -22,7 +22,7 @@ from treering.surfaces.pages.wording import span_text
 from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
-from treering.surfaces.viewer.parts import NOTHING, Markup, action_button, amount, html
+from treering.surfaces.viewer.parts import NOTHING, Markup, action_button, amount, html, html_if
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.session_rows import (
     FILTERS,
@@ -373,7 +373,7 @@ def _outline(request: PageRequest, known: SessionMap | None) -> Markup:
                 url=request.url(seq=turn.first_seq, event=None, page=None, show=None),
                 seq=turn.first_seq,
                 title=turn.title or "(nothing said)",
-                bad=html('<span class="bad">✕{}</span>', turn.failures) if turn.failures else None,
+                bad=html_if('<span class="bad">✕{}</span>', turn.failures),
                 numbers=" · ".join(
                     filter(
                         None,
@@ -403,7 +403,7 @@ def _pages(request: PageRequest, page: int, total: int) -> Markup:
         links.append(
             html('<a href="{}" rel="next">Later</a>', request.url(page=page + 1, event=None))
         )
-    return html('<p class="pages" id="pages">{}</p>', links) if links else NOTHING
+    return html_if('<p class="pages" id="pages">{}</p>', links)
 
 
 def _nothing(chosen: RowFilter) -> str:
@@ -505,7 +505,7 @@ def undo_buttons(
             title="Redo?", done="Shown again.",
             says=f"What the last undo hid is shown again, to the model as well: {named}.",
         ))  # fmt: skip
-    return html('<p class="row">{}</p>', buttons) if any(buttons) else NOTHING
+    return html_if('<p class="row">{}</p>', [*filter(None, buttons)])
 
 
 def _hidden_last(session: Session, turns: list[tuple[int, TurnView]]) -> list[tuple[int, TurnView]]:

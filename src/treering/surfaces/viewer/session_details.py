@@ -23,7 +23,7 @@ from treering.surfaces.shared.contexts import (
     with_contributors,
 )
 from treering.surfaces.shared.times import moment
-from treering.surfaces.viewer.parts import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import NOTHING, Markup, html, html_if
 from treering.surfaces.viewer.requests import ViewArguments, session_address
 from treering.surfaces.viewer.session import undo_buttons
 from treering.surfaces.viewer.session_rows import event_of, opened
@@ -232,15 +232,12 @@ def _not_recorded(session: Session, turn: int) -> Markup:
     behind = session.summary().turns - turn
     turn_view = next(session.turns(last=behind + 1), None) if behind >= 0 and turn > 0 else None
     count = sum(used.total_tokens for used in turn_view.usage) if turn_view is not None else 0
-    tokens = (
-        html("<p>The provider counted <b>{}</b> tokens in this turn.</p>", f"{count:,}")
-        if count
-        else None
-    )
     return html(
         '<p class="notice">What the model was shown in this turn is not recorded: the agent did'
         " not have Treering assemble it (<code>turn.context()</code> does).</p>{}",
-        tokens,
+        html_if(
+            "<p>The provider counted <b>{}</b> tokens in this turn.</p>", count and f"{count:,}"
+        ),
     )
 
 
@@ -369,5 +366,5 @@ def _branch(
         name,
         since,
         compare,
-        html("<ul>{}</ul>", below) if below else None,
+        html_if("<ul>{}</ul>", below),
     )

@@ -15,12 +15,12 @@ from treering.surfaces.pages.entries import PageEntry
 from treering.surfaces.pages.wording import erased_text, tool_of
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.parts import (
-    NOTHING,
     Markup,
     TableColumn,
     answer,
     figure,
     html,
+    html_if,
     percent,
     share_bar,
     table,
@@ -83,9 +83,7 @@ def tools_page(request: PageRequest) -> PageBody:
             hidden="" if tool else "unseen",
             of=f": {request.text(tool)}" if tool else "",
             answer=_answer(groups),
-            back=html('<p><a href="{}">All tools</a></p>', request.url(tool=None))
-            if tool
-            else None,
+            back=html_if('<p><a href="{}">All tools</a></p>', tool and request.url(tool=None)),
             table=table(
                 _COLUMNS,
                 [_row(request, name, group) for name, group in ranked],
@@ -208,13 +206,9 @@ def _call(request: PageRequest, record: ToolRecord) -> Markup:
         when=when(record.at_ms, request),
         agent=request.text(record.agent_id),
         scope=record.scope,
-        remark=html(' <span class="tag bad">{}</span>', words.remark)
-        if is_bad and words.remark
-        else None,
-        command=html('<code class="command">{}</code>', words.command) if words.command else None,
-        message=html('<p class="message small" dir="auto">{}</p>', words.message)
-        if is_bad and words.message
-        else NOTHING,
+        remark=html_if(' <span class="tag bad">{}</span>', is_bad and words.remark),
+        command=html_if('<code class="command">{}</code>', words.command),
+        message=html_if('<p class="message small" dir="auto">{}</p>', is_bad and words.message),
     )
 
 

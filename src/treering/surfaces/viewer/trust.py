@@ -19,6 +19,7 @@ from treering.surfaces.viewer.parts import (
     facts_list,
     figure,
     html,
+    html_if,
     short_id,
     table,
     when,
@@ -277,14 +278,10 @@ def _finding(finding: DoctorFinding) -> Markup:
         mark=mark,
         level=finding.level,
         message=finding.message,
-        fix=html('<br><span class="small muted">do: <code>{}</code></span>', finding.fix)
-        if finding.fix
-        else None,
-        items=html(
+        fix=html_if('<br><span class="small muted">do: <code>{}</code></span>', finding.fix),
+        items=html_if(
             "<ul>{}</ul>", [html('<li class="small mono">{}</li>', item) for item in finding.items]
-        )
-        if finding.items
-        else None,
+        ),
     )
 
 

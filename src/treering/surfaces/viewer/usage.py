@@ -23,6 +23,7 @@ from treering.surfaces.viewer.parts import (
     dollars,
     figure,
     html,
+    html_if,
     percent,
     session_link,
     share_bar,
@@ -194,7 +195,7 @@ def _grouped(
         for name in ranked[:ROWS_MAX]
     ]
     left = len(ranked) - ROWS_MAX
-    more = html('<p class="small muted">and {} more</p>', f"{left:,}") if left > 0 else None
+    more = html_if('<p class="small muted">and {} more</p>', left > 0 and f"{left:,}")
     first = TableColumn(noun, "words")
     return html("{}{}", table([first, *_COLUMNS], rows, caption=f"Usage by {noun.lower()}"), more)
 
