@@ -58,9 +58,12 @@ from treering.surfaces.shared.health import (
     DoctorFinding,
     check_scope,
     counts,
+    failure,
     masked,
+    passed,
     safely,
     some,
+    warning,
 )
 from treering.surfaces.shared.session_commands import origin_of, resuming, scope_flag
 from treering.surfaces.shared.texts import Mask, counted, days, in_words, one_line, scope_names
@@ -140,22 +143,12 @@ def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[DoctorFindin
         return stack.enter_context(open_to_ask()), []
     except NotFound:
         return None, [
-            DoctorFinding(
-                level="warning",
-                code="no_ledger",
-                message=f"no ledger at {shown(database_path())} yet",
-                fix="treering import",
+            warning(
+                "no_ledger", f"no ledger at {shown(database_path())} yet", fix="treering import"
             )
         ]
     except TreeringError as error:
-        return None, [
-            DoctorFinding(
-                level="error",
-                code=error.code,
-                message=f"the ledger cannot be opened: {error}",
-                fix=error.hint,
-            )
-        ]
+        return None, [failure(error.code, f"the ledger cannot be opened: {error}", fix=error.hint)]
 
 
 def _of_all(
@@ -170,10 +163,9 @@ def _of_all(
         if not quick:
             yield from safely("the proof", lambda: prove(ledger, proved, scope))
         if scope is None:
-            yield DoctorFinding(
-                level="ok",
-                code="scope",
-                message="no scope was checked: the name of this folder is not a valid scope",
+            yield passed(
+                "scope",
+                "no scope was checked: the name of this folder is not a valid scope",
                 fix="treering doctor --scope acme/app",
             )
         else:
@@ -238,10 +230,9 @@ def look_at_logs(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iter
             any_found = True
             yield finding
     if not any_found:
-        yield DoctorFinding(
-            level="ok",
-            code="no_logs",
-            message="no logs of agents were found on this machine",
+        yield passed(
+            "no_logs",
+            "no logs of agents were found on this machine",
             fix="name a file or a folder: treering import PATH",
         )
 
@@ -251,10 +242,9 @@ def _agent(
 ) -> Iterator[DoctorFinding]:
     forbidden = [folder for log_folder in places for folder in unreadable_folders(log_folder.root)]
     if forbidden:
-        yield DoctorFinding(
-            level="warning",
-            code="unreadable_logs",
-            message=f"{agent}: {counted(len(forbidden), 'folder')} may not be read",
+        yield warning(
+            "unreadable_logs",
+            f"{agent}: {counted(len(forbidden), 'folder')} may not be read",
             fix="check the permissions",
             items=some(iter(forbidden), of=len(forbidden)),
         )
@@ -268,10 +258,9 @@ def _agent(
     logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
     torn = [log for log in logs if log.damage == CUT_OFF]
     if torn:
-        yield DoctorFinding(
-            level="warning",
-            code="torn_logs",
-            message=f"{agent}: {counted(len(torn), 'log')} cut off; nothing of it can be read",
+        yield warning(
+            "torn_logs",
+            f"{agent}: {counted(len(torn), 'log')} cut off; nothing of it can be read",
             fix="restore it from a copy, if there is one",
             items=some((str(log.path) for log in torn), of=len(torn)),
         )
@@ -281,10 +270,9 @@ def _agent(
     yield _taken_in(agent, logs, waiting, of=len(files))
     damaged = [log for log in logs if log.damage is not None and log.state != "unknown"]
     if damaged:
-        yield DoctorFinding(
-            level="warning",
-            code="damaged_logs",
-            message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; the part"
+        yield warning(
+            "damaged_logs",
+            f"{agent}: {counted(len(damaged), 'log')} damaged at the end; the part"
             " before the damage is imported",
             fix=f"treering import {damaged[0].path} names line and byte{_export_of(agent)}",
             items=some((f"{log.path}: {log.damage}" for log in damaged), of=len(damaged)),
@@ -305,16 +293,14 @@ def _taken_in(
     among = "" if of <= FILES_MAX else f" (of the newest {FILES_MAX:,} of {of:,})"
     if not waiting:
         number = sum(log.state == "current" for log in logs)
-        message = f"{agent}: {counted(number, 'log')} imported, none waits{among}"
-        return DoctorFinding(level="ok", code="imported", message=message)
+        return passed("imported", f"{agent}: {counted(number, 'log')} imported, none waits{among}")
     new = sum(log.state == "new" for log in waiting)
     grown = len(waiting) - new
     parts = [f"{counted(new, 'log')} not imported yet"] * bool(new)
     parts += [f"{counted(grown, 'log')} grown since the import"] * bool(grown)
-    return DoctorFinding(
-        level="warning",
-        code="not_imported",
-        message=f"{agent}: {', '.join(parts)}{among}",
+    return warning(
+        "not_imported",
+        f"{agent}: {', '.join(parts)}{among}",
         fix="treering import",
         items=some((str(log.path) for log in waiting), of=len(waiting)),
     )
@@ -338,32 +324,28 @@ def _kept(
         span = "for as long as nobody deletes them" if keeping.days is None else (
             f"for {days(keeping.days)}"
         )  # fmt: skip
-        message = f"{folder.agent} keeps its logs {span} ({keeping.source})"
-        return DoctorFinding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
-    message = soon.partition("; to prevent it, ")[0]
-    if is_safe:
-        return DoctorFinding(
-            level="ok",
-            code="log_retention_soon",
-            message=f"{message}; all of them are imported",
+        return passed(
+            "log_retention",
+            f"{folder.agent} keeps its logs {span} ({keeping.source})",
             fix=keeping.remedy,
         )
+    message = soon.partition("; to prevent it, ")[0]
+    if is_safe:
+        return passed(
+            "log_retention_soon", f"{message}; all of them are imported", fix=keeping.remedy
+        )
     remedy = "" if keeping.remedy is None else f"; or {keeping.remedy}"
-    return DoctorFinding(
-        level="warning",
-        code="log_retention_soon",
-        message=f"{message}, and not all are imported",
-        fix=f"treering import{remedy}",
+    return warning(
+        "log_retention_soon", f"{message}, and not all are imported", fix=f"treering import{remedy}"
     )
 
 
 def look_at_readers() -> Iterator[DoctorFinding]:
     """Name the plug-ins for other agents' logs that cannot be used."""
     for plugin in failed_plugins():
-        yield DoctorFinding(
-            level="warning",
-            code="reader_failed",
-            message=f"the reader {plugin.name} cannot be used: {plugin.reason}",
+        yield warning(
+            "reader_failed",
+            f"the reader {plugin.name} cannot be used: {plugin.reason}",
             fix="update or remove its package; docs/how-to/add-a-reader.md says what a reader is",
         )
 
@@ -374,10 +356,9 @@ def look_at_hooks() -> Iterator[DoctorFinding]:
         try:
             plan = plan_uninstall(agent, home=Path.home(), environment=os.environ)
         except TreeringError as error:
-            yield DoctorFinding(
-                level="warning",
-                code="settings_unclear",
-                message=f"{agent}: cannot tell whether it has hooks: {error}",
+            yield warning(
+                "settings_unclear",
+                f"{agent}: cannot tell whether it has hooks: {error}",
                 fix=error.hint,
             )
             continue
@@ -403,7 +384,7 @@ def look_at_spool(at_ms: int) -> Iterator[DoctorFinding]:
             fix="treering watch --once",
         )
     else:
-        yield DoctorFinding(level="ok", code="spool", message="the spool is empty")
+        yield passed("spool", "the spool is empty")
     yield from _writes(folder / WRITES_FOLDER, at_ms)
     unread = folder / UNREAD
     if entries := read_quarantine(unread):
@@ -424,33 +405,26 @@ def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]
         reasons[entry.reason] += entry.lines
     lines = counted(reasons.total(), "line")
     why = "; ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common(3))
-    return DoctorFinding(
-        level="warning",
-        code=code,
-        message=f"{lines} {whose} could not be recorded: {why}",
-        fix=f"look at {path}, then remove it",
+    return warning(
+        code, f"{lines} {whose} could not be recorded: {why}", fix=f"look at {path}, then remove it"
     )
 
 
 def _hooks(agent: str, plan: Plan) -> DoctorFinding:
     if not plan.changes:
-        return DoctorFinding(
-            level="ok",
-            code="no_hooks",
-            message=f"{agent} has no Treering hooks; treering watch follows its logs without them",
+        return passed(
+            "no_hooks",
+            f"{agent} has no Treering hooks; treering watch follows its logs without them",
             fix=f"treering install {agent}",
         )
     program = _program(agent, plan)
     if program is not None and program.is_absolute() and not program.is_file():
-        return DoctorFinding(
-            level="error",
-            code="hooks_broken",
-            message=f"the hooks of {agent} call {program}, which does not exist",
+        return failure(
+            "hooks_broken",
+            f"the hooks of {agent} call {program}, which does not exist",
             fix=f"treering install {agent}",
         )
-    return DoctorFinding(
-        level="ok", code="hooks", message=f"{agent} has Treering hooks in {plan.settings}"
-    )
+    return passed("hooks", f"{agent} has Treering hooks in {plan.settings}")
 
 
 def _program(agent: str, plan: Plan) -> Path | None:
@@ -467,10 +441,9 @@ def _writes(folder: Path, at_ms: int) -> Iterator[DoctorFinding]:
     if parts:
         size = sum(status.st_size for status in parts)
         oldest_ms = min(status.st_mtime_ns for status in parts) // 1_000_000
-        yield DoctorFinding(
-            level="warning",
-            code="writes_waiting",
-            message=f"{sized(size)} of adapters could not be recorded, and wait in {folder},"
+        yield warning(
+            "writes_waiting",
+            f"{sized(size)} of adapters could not be recorded, and wait in {folder},"
             f" the oldest since {ago(oldest_ms, now_ms=at_ms)}",
             fix="use the same adapter on the same ledger again: it records them",
         )
@@ -531,22 +504,18 @@ def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
     if is_on_server():
         fix = "treering db scrub; treering db status says which tables, and who may"
     if ledger.admin.erasure_state() == "pending":
-        yield DoctorFinding(
-            level="warning",
-            code="erasure_pending",
-            message="bytes of erased events are still in the files of the ledger",
+        yield warning(
+            "erasure_pending",
+            "bytes of erased events are still in the files of the ledger",
             fix=fix,
         )
     else:
-        yield DoctorFinding(
-            level="ok", code="erasure", message="no erased bytes are left in its files"
-        )
+        yield passed("erasure", "no erased bytes are left in its files")
     rekeyed_ms = ledger.importing.rekeyed_ms()
     if rekeyed_ms is not None:
-        yield DoctorFinding(
-            level="ok",
-            code="rekeyed",
-            message=f"this ledger was rekeyed on {instant(rekeyed_ms)[:10]}: backups and copies"
+        yield passed(
+            "rekeyed",
+            f"this ledger was rekeyed on {instant(rekeyed_ms)[:10]}: backups and copies"
             " made before that hold ids from which erased words can be guessed",
             fix="delete backups and copies from before that day, or open them once for writing",
         )
@@ -560,10 +529,9 @@ def look_at_id_key(ledger: Ledger) -> Iterator[DoctorFinding]:
     strange = [scope for scope in scopes if not ledger.keys.fits_id_key(scope)]
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
-        yield DoctorFinding(
-            level="error",
-            code="id_key",
-            message=f"ids.secret in the key folder is missing, or not the one that scope"
+        yield failure(
+            "id_key",
+            f"ids.secret in the key folder is missing, or not the one that scope"
             f" {strange[0]}{more} was used with: importing and erasing are refused there",
             fix="put back the right file; if it is lost for good: treering keys ids --accept",
         )
@@ -581,13 +549,12 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
             verification = ledger.admin.verify(scope, progress=progress)
     if verification.intact:
         number = counted(verification.events, "event")
-        yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
+        yield passed("intact", f"the proof holds: {number}")
         yield from _sampled(ledger, scope)
     else:
-        yield DoctorFinding(
-            level="error",
-            code="broken",
-            message=f"the ledger is not as it was recorded: {_place(verification)}",
+        yield failure(
+            "broken",
+            f"the ledger is not as it was recorded: {_place(verification)}",
             fix="keep a copy of it as evidence, then compare with an export: treering verify",
         )
 
@@ -598,13 +565,13 @@ def _sampled(ledger: Ledger, scope: Scope | None) -> Iterator[DoctorFinding]:
     if verification.intact:
         rows = sum((verification.derived_rows or {}).values())
         if rows:
-            message = f"derived data matches the events: {counted(rows, 'row')} sampled"
-            yield DoctorFinding(level="ok", code="derived", message=message)
+            yield passed(
+                "derived", f"derived data matches the events: {counted(rows, 'row')} sampled"
+            )
         return
-    yield DoctorFinding(
-        level="error",
-        code="derived_broken",
-        message=f"derived data does not match the events: {_place(verification)}",
+    yield failure(
+        "derived_broken",
+        f"derived data does not match the events: {_place(verification)}",
         fix="treering rebuild",
     )
 
@@ -624,16 +591,11 @@ def _file(path: Path) -> Iterator[DoctorFinding]:
     sizes = {name: sum(_size(f"{path}{end}") for end in ends) for name, ends in _FILES}
     parts = ", ".join(f"{name} {sized(size)}" for name, size in sizes.items() if size)
     # Whatever was older is brought up when it is opened; whatever is newer is refused.
-    yield DoctorFinding(
-        level="ok",
-        code="ledger",
-        message=f"{path} opens, schema version {len(migrations())}: {parts}",
-    )
+    yield passed("ledger", f"{path} opens, schema version {len(migrations())}: {parts}")
     if sizes["write-ahead log"] > LOG_BYTES_HIGH:
-        yield DoctorFinding(
-            level="warning",
-            code="long_log",
-            message=f"the write-ahead log has grown to {sized(sizes['write-ahead log'])}:"
+        yield warning(
+            "long_log",
+            f"the write-ahead log has grown to {sized(sizes['write-ahead log'])}:"
             " a program reads the ledger and does not stop",
             fix=f"find it with: lsof {path}-wal",
         )
@@ -644,7 +606,7 @@ def _room(path: Path) -> DoctorFinding:
     free = shutil.disk_usage(path.absolute().parent).free
     message = f"{sized(free)} are free on its disk"
     if free >= FREE_BYTES_LOW:
-        return DoctorFinding(level="ok", code="disk", message=message)
+        return passed("disk", message)
     return DoctorFinding(
         level="error" if free < FREE_BYTES_MIN else "warning",
         code="disk_full" if free < FREE_BYTES_MIN else "disk_low",
@@ -665,7 +627,7 @@ def _server(path: str) -> Iterator[DoctorFinding]:
     try:
         status = administer(path).status()
     except NotPermitted:
-        yield DoctorFinding(level="ok", code="ledger", message=f"{address} opens")
+        yield passed("ledger", f"{address} opens")
         return
     versions = (status.schema_version, status.schema_version_known)
     yield DoctorFinding(
@@ -677,10 +639,9 @@ def _server(path: str) -> Iterator[DoctorFinding]:
     )
     if status.differences:
         number = counted(len(status.differences), "change")
-        yield DoctorFinding(
-            level="error",
-            code="schema_changed",
-            message=f"{number} to its walls, triggers or functions: {status.differences[0]}",
+        yield failure(
+            "schema_changed",
+            f"{number} to its walls, triggers or functions: {status.differences[0]}",
             fix="look at them with treering db status; treering db init renews the walls",
         )
 
@@ -712,15 +673,13 @@ def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorF
     report = session.context(WINDOW_TOKENS).report
     mended = explain_all(ledger, scope, [repair for repair in report if repair.code not in _CUTS])
     if not mended:
-        message = "nothing to repair in what its model sees"
-        yield DoctorFinding(level="ok", code="context", message=message)
+        yield passed("context", "nothing to repair in what its model sees")
         return
     for code in dict.fromkeys(repair.code for repair in mended):
         same = [repair for repair in mended if repair.code == code]
-        yield DoctorFinding(
-            level="warning",
-            code=code,
-            message=f"{counted(len(same), 'time')} {same[0].meaning}",
+        yield warning(
+            code,
+            f"{counted(len(same), 'time')} {same[0].meaning}",
             fix=f"treering context {shlex.quote(session.session_id)} {scope_flag(scope)}"
             f" --max-tokens {CONTEXT_TOKENS} --explain",
             items=[
@@ -738,13 +697,12 @@ def _item(seq: int | None, event_id: str | None, summary: str | None, detail: st
 def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding]:
     calls = [call for call in session.tool_calls() if call.status == "open"]
     if not calls:
-        yield DoctorFinding(level="ok", code="calls", message="every tool call has its result")
+        yield passed("calls", "every tool call has its result")
         return
     name, flag = shlex.quote(session.session_id), scope_flag(scope)
-    yield DoctorFinding(
-        level="warning",
-        code="open_calls",
-        message=f"{counted(len(calls), 'tool call')} without a result;"
+    yield warning(
+        "open_calls",
+        f"{counted(len(calls), 'tool call')} without a result;"
         " contexts have a synthetic result instead",
         fix=f"a log with results for all: treering export {name} {flag} --format claude-code",
         items=[
@@ -758,13 +716,12 @@ def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFin
     verification = ledger.admin.verify(scope, session_id=session.session_id)
     if verification.intact:
         number = counted(verification.events, "event")
-        yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
+        yield passed("intact", f"the proof holds: {number}")
         return
     broken = verification.first_broken
-    yield DoctorFinding(
-        level="error",
-        code="broken",
-        message="the session is not as it was recorded"
+    yield failure(
+        "broken",
+        "the session is not as it was recorded"
         + ("" if broken is None else f": seq {broken.seq}: {broken.fault}: {broken.detail}"),
         fix=f"treering verify --scope {shlex.quote(scope)}"
         f" --session-id {shlex.quote(session.session_id)}",
@@ -774,16 +731,14 @@ def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFin
 def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     origin = origin_of(ledger, scope, session.session_id)
     if origin is None:
-        message = "it was recorded here, not imported from a log"
-        yield DoctorFinding(level="ok", code="no_log", message=message)
+        yield passed("no_log", "it was recorded here, not imported from a log")
         return
     parent = session.outline().spawned_by
     resume, remark = resuming(origin, scope, session.session_id, parent=parent)
     if not origin.is_there:
-        yield DoctorFinding(
-            level="warning",
-            code="log_gone",
-            message=f"its log no longer exists: {origin.file or 'its path is unknown'};"
+        yield warning(
+            "log_gone",
+            f"its log no longer exists: {origin.file or 'its path is unknown'};"
             " the ledger keeps what was imported",
             fix=remark,
         )
@@ -796,21 +751,17 @@ def _log_there(
 ) -> Iterator[DoctorFinding]:
     (log,) = look_at([(path, path.stat())], ledger, scopes=[scope], now_ms=0)
     if log.state == "grown":
-        yield DoctorFinding(
-            level="warning",
-            code="log_grown",
-            message=f"its log has grown since it was imported: {path}",
+        yield warning(
+            "log_grown",
+            f"its log has grown since it was imported: {path}",
             fix=f"treering import {shlex.quote(str(path))}",
         )
     else:
-        yield DoctorFinding(
-            level="ok", code="log", message=f"its log is where it was: {path}", fix=resume
-        )
+        yield passed("log", f"its log is where it was: {path}", fix=resume)
     damage = damage_in(path)
     if damage is not None:
-        yield DoctorFinding(
-            level="warning",
-            code="damaged_log",
-            message=f"its log is damaged at the end: {damage}",
+        yield warning(
+            "damaged_log",
+            f"its log is damaged at the end: {damage}",
             fix=f"treering import {shlex.quote(str(path))} --again names line and byte",
         )

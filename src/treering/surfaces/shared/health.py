@@ -44,7 +44,7 @@ CONTEXT_TOKENS: Final = 200_000
 """The window that commands are suggested with."""
 
 
-class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True):
     """What was found."""
 
     level: Level
@@ -55,6 +55,11 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A command to run, or a setting to change."""
     items: list[str] = []
     """Some of the things that it is about."""
+
+
+passed = partial(DoctorFinding, "ok")
+warning = partial(DoctorFinding, "warning")
+failure = partial(DoctorFinding, "error")
 
 
 def check_scope(
@@ -85,12 +90,7 @@ def safely(
         )
     except OSError as error:
         findings.append(
-            DoctorFinding(
-                level="warning",
-                code="unreadable",
-                message=f"{what}: {error.strerror or error}",
-                fix="check the permissions",
-            )
+            warning("unreadable", f"{what}: {error.strerror or error}", fix="check the permissions")
         )
     yield from findings
 
@@ -129,13 +129,11 @@ def _sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
     latest = ledger.sessions(scope, limit=1).items
     if latest:
         when = ago(latest[0].updated_ms, now_ms=at_ms)
-        message = f"scope {scope} was last written to {when}"
-        yield DoctorFinding(level="ok", code="scope", message=message)
+        yield passed("scope", f"scope {scope} was last written to {when}")
     else:
-        yield DoctorFinding(
-            level="warning",
-            code="scope_empty",
-            message=f"nothing is recorded in scope {scope}",
+        yield warning(
+            "scope_empty",
+            f"nothing is recorded in scope {scope}",
             fix="name another with --scope, or import logs: treering import",
         )
 
@@ -148,17 +146,14 @@ def _open_calls(
         scope, status="open", until_ms=max(at_ms - OPEN_MS, 1), last=CALLS_MAX, progress=progress
     )
     if not page.items:
-        yield DoctorFinding(
-            level="ok", code="calls", message=f"every tool call of scope {scope} has its result"
-        )
+        yield passed("calls", f"every tool call of scope {scope} has its result")
         return
     calls_by_session = Counter(record.session_id for record in page.items)
     calls = f"{'at least ' if page.has_more else ''}{counted(len(page.items), 'tool call')}"
     session, flag = shlex.quote(calls_by_session.most_common(1)[0][0]), scope_flag(scope)
-    yield DoctorFinding(
-        level="warning",
-        code="open_calls",
-        message=f"{calls} of {counted(len(calls_by_session), 'session')} never got a result;"
+    yield warning(
+        "open_calls",
+        f"{calls} of {counted(len(calls_by_session), 'session')} never got a result;"
         " contexts have a synthetic result instead",
         fix=f"treering context {session} {flag} --max-tokens {CONTEXT_TOKENS} --explain;"
         f" a log with results for all: treering export {session} {flag} --format claude-code",
@@ -177,10 +172,9 @@ def _open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
     # To open a ledger closes the runs of processes that are gone: that was a moment ago.
     closed = ledger.headers(scope, kinds=["run.interrupted"], since_ms=at_ms, last=RUNS_MAX).items
     if closed:
-        yield DoctorFinding(
-            level="ok",
-            code="runs_closed",
-            message=f"{counted(len(closed), 'run')} of dead processes closed just now",
+        yield passed(
+            "runs_closed",
+            f"{counted(len(closed), 'run')} of dead processes closed just now",
             items=some((run.session_id for run in closed), of=len(closed)),
         )
     stuck = [
@@ -189,10 +183,9 @@ def _open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
         if (seen_ms := _last_seen(ledger, scope, session)) < at_ms - OPEN_MS
     ]
     if stuck:
-        yield DoctorFinding(
-            level="warning",
-            code="open_runs",
-            message=f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
+        yield warning(
+            "open_runs",
+            f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
             " than an hour",
             fix="stop the program that runs it: the next command closes the run",
             items=some(
@@ -201,7 +194,7 @@ def _open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
             ),
         )
     elif not closed:
-        yield DoctorFinding(level="ok", code="runs", message="no run was left open")
+        yield passed("runs", "no run was left open")
 
 
 def _running(ledger: Ledger, scope: Scope) -> list[str]:
@@ -233,7 +226,7 @@ def _projections(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFin
     lags = ledger.admin.lags(scope)
     search = lags.pop("search")
     if not search:
-        yield DoctorFinding(level="ok", code="index", message="the search index is up to date")
+        yield passed("index", "the search index is up to date")
     else:
         yield DoctorFinding(
             level="warning" if search >= LAG_HIGH else "ok",
@@ -244,22 +237,25 @@ def _projections(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFin
         )
     behind = [f"{name}: {counted(lag, 'event')}" for name, lag in lags.items() if lag]
     if behind:
-        message = f"derived data of scope {scope} lags behind; the next query updates it"
-        yield DoctorFinding(level="ok", code="projections_behind", message=message, items=behind)
+        yield passed(
+            "projections_behind",
+            f"derived data of scope {scope} lags behind; the next query updates it",
+            items=behind,
+        )
 
 
 def _retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say what of our own would be removed soon."""
     soon = ledger.expire(scope, now_ms=at_ms + SOON_DAYS * DAY_MS, dry_run=True)
     if not soon.deleted_total:
-        message = f"nothing of scope {scope} reaches the end of its retention within a week"
-        yield DoctorFinding(level="ok", code="retention", message=message)
+        yield passed(
+            "retention", f"nothing of scope {scope} reaches the end of its retention within a week"
+        )
         return
     flag = scope_flag(scope)
-    yield DoctorFinding(
-        level="warning",
-        code="retention_soon",
-        message=f"past their retention within a week in scope {scope}:"
+    yield warning(
+        "retention_soon",
+        f"past their retention within a week in scope {scope}:"
         f" {counted(soon.deleted_total, 'event')}; treering gc removes them, nothing else does",
         fix=f"treering gc {flag} --dry-run counts them; --policy KIND=forever keeps them",
         items=[
@@ -278,10 +274,9 @@ def _users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     if joined:
         user, handles = next(iter(joined.items()))
         channel, handle = map(shlex.quote, handles[-1])
-        yield DoctorFinding(
-            level="warning",
-            code="users_joined",
-            message=f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
+        yield warning(
+            "users_joined",
+            f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
             " channels before handles were distinguished, and may be several people",
             fix=f"one person: treering users link {shlex.quote(user)} {channel} {handle} {flag};"
             f" two: the same with another name, as {shlex.quote(f'{handles[-1][0]}-{user}')}",
@@ -290,10 +285,9 @@ def _users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     relinked = ledger.admin.relinked_handles(scope)
     if relinked:
         _, _, opened, linked = relinked[0]
-        yield DoctorFinding(
-            level="ok",
-            code="users_relinked",
-            message=f"{counted(len(relinked), 'main session')} of scope {scope} belong to another"
+        yield passed(
+            "users_relinked",
+            f"{counted(len(relinked), 'main session')} of scope {scope} belong to another"
             " user than the one the handle is linked to now, whose facts are not recalled there",
             fix="if they are one person: treering users merge"
             f" {shlex.quote(linked)} {shlex.quote(opened)} {flag}",
