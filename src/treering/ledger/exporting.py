@@ -125,27 +125,13 @@ def _event_line(record: Record, payloads: Payloads) -> EventLine:
     if included:
         check_readable(record)
     return EventLine(
-        session_id=record.session_id,
-        seq=record.seq,
-        event_id=record.event_id,
-        kind=record.kind,
-        source=record.source,
-        agent_id=record.agent_id,
-        ts_ms=record.ts_ms,
-        recorded_ms=record.recorded_ms,
-        visibility=record.visibility,
-        schema_version=record.schema_version,
-        summary=record.summary,
-        content_digest=record.content_digest.hex(),
-        link=record.link.hex(),
+        record.session_id, record.seq, record.event_id, record.kind, record.source,
+        record.agent_id, record.ts_ms, record.recorded_ms, record.visibility,
+        record.schema_version, record.summary, record.content_digest.hex(), record.link.hex(),
         salt=record.salt.hex() if record.salt is not None and included else None,
         refs=msgspec.Raw(record.refs) if record.refs is not None else ABSENT,
         payload=msgspec.Raw(record.payload) if record.payload is not None and included else ABSENT,
-        payload_bytes=record.payload_bytes,
-        origin=record.origin,
-        run_id=record.run_id,
-        run_seq=record.run_seq,
-        turn_id=record.turn_id,
-        user_id=record.user_id,
+        payload_bytes=record.payload_bytes, origin=record.origin, run_id=record.run_id,
+        run_seq=record.run_seq, turn_id=record.turn_id, user_id=record.user_id,
         erasure=record.erasure,
-    )
+    )  # fmt: skip

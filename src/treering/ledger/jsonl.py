@@ -155,31 +155,14 @@ def _to_cut(parent: ParentFields) -> ForkPoint:
 def to_record(line: EventLine, scope: str) -> Record:
     """Return the record that a line holds. Raises InvalidInput if its content cannot be read."""
     return Record(
-        scope=scope,
-        session_id=check_name(line.session_id, "session_id"),
-        seq=line.seq,
-        event_id=line.event_id,
-        kind=line.kind,
-        source=line.source,
-        origin=line.origin,
-        run_id=line.run_id,
-        run_seq=line.run_seq,
-        turn_id=line.turn_id,
-        agent_id=line.agent_id,
-        user_id=line.user_id,
-        ts_ms=line.ts_ms,
-        recorded_ms=line.recorded_ms,
-        visibility=line.visibility,
-        schema_version=line.schema_version,
-        summary=line.summary,
-        refs=_content(line.refs, "refs"),
-        payload=_content(line.payload, "payload"),
-        salt=None if line.salt is None else bytes.fromhex(line.salt),
-        content_digest=bytes.fromhex(line.content_digest),
-        link=bytes.fromhex(line.link),
-        erasure=line.erasure,
-        payload_bytes=line.payload_bytes,
-    )
+        0, scope, check_name(line.session_id, "session_id"), line.seq, line.event_id,
+        line.kind, line.source, line.origin, line.run_id, line.run_seq, line.turn_id,
+        line.agent_id, line.user_id, line.ts_ms, line.recorded_ms, line.visibility,
+        line.schema_version, line.summary, _content(line.refs, "refs"),
+        _content(line.payload, "payload"), None if line.salt is None else bytes.fromhex(line.salt),
+        bytes.fromhex(line.content_digest), bytes.fromhex(line.link), line.erasure,
+        line.payload_bytes, None,
+    )  # fmt: skip
 
 
 def _content(raw: msgspec.Raw, name: str) -> bytes | None:

@@ -133,22 +133,22 @@ class SealedMeanwhile(Exception):
         self.scope = scope
 
 
-class Record(msgspec.Struct, gc=False, kw_only=True):
+class Record(msgspec.Struct, gc=False):
     """A stored event, bytes as they were recorded."""
 
-    position: int = 0
+    position: int
     scope: str
     session_id: str
     seq: int
     event_id: str
     kind: str
     source: str
-    origin: str | None = None
-    run_id: str | None = None
-    run_seq: int | None = None
-    turn_id: str | None = None
+    origin: str | None
+    run_id: str | None
+    run_seq: int | None
+    turn_id: str | None
     agent_id: str
-    user_id: str | None = None
+    user_id: str | None
     ts_ms: int
     recorded_ms: int
     visibility: str
@@ -159,9 +159,9 @@ class Record(msgspec.Struct, gc=False, kw_only=True):
     salt: bytes | None
     content_digest: bytes
     link: bytes
-    erasure: Erasure | None = None
-    payload_bytes: int = 0
-    unread: Unread | None = None
+    erasure: Erasure | None
+    payload_bytes: int
+    unread: Unread | None
     """Why payload and salt are not given, though they are there."""
 
 

@@ -235,40 +235,14 @@ def records(
         raise TypeError("a column holds another type of value")
     return [
         Record(
-            position=position,
-            scope=scope,
-            session_id=sessions[session],
-            seq=seq,
-            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
-            kind=kind,
-            source=source,
-            origin=origin,
-            run_id=run_id,
-            run_seq=run_seq,
-            turn_id=turn_id,
-            agent_id=agent_id,
-            user_id=user_id,
-            ts_ms=ts_ms,
-            recorded_ms=recorded_ms,
-            visibility="private" if flags & PRIVATE else "safe",
-            schema_version=version,
-            summary=summary,
-            refs=refs,
-            payload=(
-                content := opener.recorded(
-                    scope,
-                    event_id,
-                    salt,
-                    payload,
-                    None if blob is None else partial(_opened, opener, scope, blob, blobs),
-                )
-            )[1],
-            salt=content[0],
-            unread=content[2],
-            content_digest=digest,
-            link=link,
-            erasure=erasure_of(flags),
-            payload_bytes=payload_bytes,
+            position, scope, sessions[session], seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
+            kind, source, origin, run_id, run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms,
+            "private" if flags & PRIVATE else "safe", version, summary, refs,
+            (content := opener.recorded(
+                scope, event_id, salt, payload,
+                None if blob is None else partial(_opened, opener, scope, blob, blobs)))[1],
+            content[0], digest, link, erasure_of(flags), payload_bytes, content[2],
         )
         for (
             position, session, seq, event_id, name, kind, source, origin, run_id, run_seq, turn_id,

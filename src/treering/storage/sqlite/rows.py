@@ -224,42 +224,17 @@ def records(
         raise TypeError("a column holds another type of value")
     return [
         Record(
-            position=position,
-            scope=sessions[session][0],
-            session_id=sessions[session][1],
-            seq=seq,
-            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
-            kind=names[kind],
-            source=names[source],
-            origin=origin and names[origin],
-            run_id=run and names[run],
-            run_seq=run_seq,
-            turn_id=turn and names[turn],
-            agent_id=names[agent],
-            user_id=user and names[user],
-            ts_ms=ts_ms,
-            recorded_ms=recorded_ms,
-            visibility="private" if flags & PRIVATE else "safe",
-            schema_version=version,
-            summary=summary,
-            refs=refs,
-            payload=(
-                content := (salt, payload, None)
-                if blob is None and not is_box(salt)
-                else opener.recorded(
-                    sessions[session][0],
-                    event_id,
-                    salt,
-                    payload,
-                    None if blob is None else partial(blobs.__getitem__, blob),
-                )
-            )[1],
-            salt=content[0],
-            content_digest=digest,
-            link=link,
-            erasure=erasure_of(flags),
-            payload_bytes=payload_bytes,
-            unread=content[2],
+            position, (owner := sessions[session])[0], owner[1], seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
+            names[kind], names[source], origin and names[origin], run and names[run], run_seq,
+            turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
+            "private" if flags & PRIVATE else "safe", version, summary, refs,
+            (content := (salt, payload, None)
+             if blob is None and not is_box(salt)
+             else opener.recorded(
+                 owner[0], event_id, salt, payload,
+                 None if blob is None else partial(blobs.__getitem__, blob)))[1],
+            content[0], digest, link, erasure_of(flags), payload_bytes, content[2],
         )
         for (
             position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
