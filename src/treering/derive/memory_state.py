@@ -424,24 +424,13 @@ class MemoryState:
     def _row(self, event: Event, fact: FactPayload, state: FactState) -> FactRow:
         user, wall = self._whose(event.session_id, event.user_id, walled=fact.walled)
         return FactRow(
-            id=fact.id,
-            user=user,
-            wall=wall,
-            state=state,
-            category=fact.category,
-            importance=fact.importance,
-            confidence=fact.confidence,
-            recorded_ms=event.recorded_ms,
-            valid_from_ms=fact.valid_from_ms,
-            valid_to_ms=fact.valid_to_ms,
-            accessed_ms=event.ts_ms,
+            id=fact.id, user=user, wall=wall, state=state, category=fact.category,
+            importance=fact.importance, confidence=fact.confidence, recorded_ms=event.recorded_ms,
+            valid_from_ms=fact.valid_from_ms, valid_to_ms=fact.valid_to_ms, accessed_ms=event.ts_ms,
             cites=_joined([], [hashed(event_id) for event_id in fact.evidence]),
-            statement=fact.statement,
-            slot=fact.slot,
-            assertions=[_assertion(event, fact)],
-            changes=[],
-            may_end=fact.may_end,
-        )
+            statement=fact.statement, slot=fact.slot, assertions=[_assertion(event, fact)],
+            changes=[], may_end=fact.may_end,
+        )  # fmt: skip
 
     def _is_settled(self, fact_id: str) -> bool:
         row = self.facts.get(fact_id)

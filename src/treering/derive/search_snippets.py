@@ -75,20 +75,10 @@ def search_hit(
     """Return the hit of an event in ``text``; ``spans`` are the matches in it."""
     snippet, marked = snippet_of(text, spans)
     return SearchHit(
-        scope=event.scope,
-        event_id=event.event_id,
-        session_id=event.session_id,
-        seq=event.seq,
-        ts_ms=event.ts_ms,
-        kind=event.kind,
-        agent_id=event.agent_id,
-        tool=tool_of(event),
-        run_id=event.run_id,
-        score=round(score, 4),
-        snippet=snippet,
-        spans=marked,
-        why=why,
-    )
+        scope=event.scope, event_id=event.event_id, session_id=event.session_id, seq=event.seq,
+        ts_ms=event.ts_ms, kind=event.kind, agent_id=event.agent_id, tool=tool_of(event),
+        run_id=event.run_id, score=round(score, 4), snippet=snippet, spans=marked, why=why,
+    )  # fmt: skip
 
 
 def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:

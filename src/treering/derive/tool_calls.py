@@ -85,30 +85,20 @@ def record_of(
     run_id = (intent and intent.run_id) or (outcome and (outcome.run_id or returned.run)) or None
     late_fact = late and fact_of(late)
     return ToolRecord(
-        position=call.position,
-        scope=first.scope,
-        session_id=first.session_id,
-        run_id=run_id,
-        turn_id=first.turn_id,
-        agent_id=first.agent_id,
+        position=call.position, scope=first.scope, session_id=first.session_id, run_id=run_id,
+        turn_id=first.turn_id, agent_id=first.agent_id,
         call_id=called.call_id or returned.call_id or None,
-        tool=called.tool or returned.tool or None,
-        status=call.status,
-        is_synthetic=call.status == "synthetic",
-        reason=call.reason,
-        error_class=returned.error_class,
-        started_ms=call.started_ms,
-        ended_ms=call.ended_ms,
-        duration_ms=call.duration_ms,
-        input_bytes=plausible(called.input_bytes),
-        output_bytes=call.output_bytes,
-        input_shape=called.input_shape,
+        tool=called.tool or returned.tool or None, status=call.status,
+        is_synthetic=call.status == "synthetic", reason=call.reason,
+        error_class=returned.error_class, started_ms=call.started_ms, ended_ms=call.ended_ms,
+        duration_ms=call.duration_ms, input_bytes=plausible(called.input_bytes),
+        output_bytes=call.output_bytes, input_shape=called.input_shape,
         call_event_id=intent.event_id if intent else None,
         result_event_id=outcome.event_id if outcome else None,
         late_status=late_fact.status if late_fact else None,
         late_event_id=late.event_id if late else None,
         run_state=states.get((first.session_id, run_id)) if run_id else None,
-    )
+    )  # fmt: skip
 
 
 def runs_of(header: Header) -> set[str]:

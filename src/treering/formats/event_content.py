@@ -215,19 +215,14 @@ def observation(observed: str, record: dict[str, Any]) -> EventContent:
     )
 
 
-def placed(content: EventContent, session: str, key: str, ts_ms: int) -> ParsedEvent:
+def placed(content: EventContent, session: str, key: str, ts_ms: int, **refs: str) -> ParsedEvent:
     """Return a content as an event; what it says itself of its session, key and time counts."""
     return ParsedEvent(
-        session=content.session or session,
-        key=content.key or key,
-        kind=content.kind,
-        summary=content.summary,
-        ts_ms=content.ts_ms or ts_ms,
-        payload=content.payload,
-        refs=content.refs,
-        source=content.source,
+        session=content.session or session, key=content.key or key, kind=content.kind,
+        summary=content.summary, ts_ms=content.ts_ms or ts_ms, payload=content.payload,
+        refs={**(content.refs or {}), **refs} if refs else content.refs, source=content.source,
         first=content.first,
-    )
+    )  # fmt: skip
 
 
 def _among(named: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from treering.formats.event_content import EventContent, observation, undone
-from treering.formats.loose import bounded, digest, fields_of, keep, name, stem, time_ms, word
+from treering.formats.event_content import EventContent, observation, placed, undone
+from treering.formats.loose import bounded, digest, keep, name, stem, time_ms, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
@@ -230,16 +230,12 @@ class RecordReader:
         first = next(spoken, 0)
         approximate = {} if now.is_timed else {"time": "approximate"}
         return [
-            ParsedEvent(
-                session=content.session or session,
-                key=content.key or (key if at == first else f"{key}.{at + (at < first)}"),
-                kind=content.kind,
-                summary=content.summary,
-                ts_ms=content.ts_ms or now.ts_ms,
-                payload=content.payload,
-                refs={**fields_of(content.refs), **approximate} or None,
-                source=content.source,
-                first=content.first,
+            placed(
+                content,
+                session,
+                key if at == first else f"{key}.{at + (at < first)}",
+                now.ts_ms,
+                **approximate,
             )
             for at, content in enumerate(contents)
         ]

@@ -223,21 +223,12 @@ def outline_run(store: EventStore, started: Header, ended: Header | None) -> Run
     if duration_ms is None and ended is not None:
         duration_ms = max(0, ended.ts_ms - started.ts_ms)
     return RunOutline(
-        run_id=started.run_id or "",
-        session_id=started.session_id,
-        agent_id=started.agent_id,
-        state="open" if ended is None else RUN_ENDS[ended.kind],
-        started_ms=started.ts_ms,
-        duration_ms=duration_ms,
-        events=events,
-        tool_calls=calls,
-        entry_point=opening.entry_point,
-        runtime=opening.runtime,
-        model=opening.model,
-        provider=opening.provider,
-        reason=closing.reason,
-        error_class=closing.error_class,
-    )
+        run_id=started.run_id or "", session_id=started.session_id, agent_id=started.agent_id,
+        state="open" if ended is None else RUN_ENDS[ended.kind], started_ms=started.ts_ms,
+        duration_ms=duration_ms, events=events, tool_calls=calls, entry_point=opening.entry_point,
+        runtime=opening.runtime, model=opening.model, provider=opening.provider,
+        reason=closing.reason, error_class=closing.error_class,
+    )  # fmt: skip
 
 
 def view_run(

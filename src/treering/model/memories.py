@@ -386,24 +386,16 @@ def episode_of(event: Event) -> Episode | None:
         return None
     from_ms = event.ts_ms if fields.started_ms is None else fields.started_ms
     return Episode(
-        id=event.event_id,
-        user=fields.user,
-        session_id=event.session_id,
+        id=event.event_id, user=fields.user, session_id=event.session_id,
         started_ms=from_ms if fields.session_started_ms is None else fields.session_started_ms,
-        from_ms=from_ms,
-        ended_ms=event.ts_ms if fields.ended_ms is None else fields.ended_ms,
-        summary=fields.summary,
-        topics=fields.topics,
-        key_decisions=fields.key_decisions,
-        action_items=fields.action_items,
-        outcome=fields.outcome,
-        tone=fields.tone,
-        duration_minutes=fields.duration_minutes,
-        message_count=fields.message_count,
+        from_ms=from_ms, ended_ms=event.ts_ms if fields.ended_ms is None else fields.ended_ms,
+        summary=fields.summary, topics=fields.topics, key_decisions=fields.key_decisions,
+        action_items=fields.action_items, outcome=fields.outcome, tone=fields.tone,
+        duration_minutes=fields.duration_minutes, message_count=fields.message_count,
         evidence=(cited := tuple(dict.fromkeys(_event_ids(payload.get("evidence"))))),
         sentences=_sentences(payload.get("evidence")) or (Sentence(fields.summary, cited),),
         notes=fields.notes,
-    )
+    )  # fmt: skip
 
 
 def _sentences(evidence: Any) -> tuple[Sentence, ...]:

@@ -642,32 +642,14 @@ def with_payload(header: Header, payload: Any, session_key: str | None = None) -
 
 def transient_header(event: NewEvent, payload_bytes: int, now_ms: int) -> Header:
     """Return the header of an event that is carried and not kept: it has no seq."""
+    known = KINDS[event.kind]
     return Header(
-        position=0,
-        seq=0,
-        event_id="",
-        scope=event.scope,
-        session_id=event.session_id,
-        kind=event.kind,
-        source=event.source or KINDS[event.kind].source,
-        origin=event.origin,
-        run_id=event.run_id,
-        run_seq=event.run_seq,
-        turn_id=event.turn_id,
-        agent_id=event.agent_id,
-        user_id=event.user_id,
-        ts_ms=now_ms,
-        recorded_ms=now_ms,
-        visibility=event.visibility or KINDS[event.kind].visibility,
-        summary=event.summary,
-        refs=event.refs,
-        payload_bytes=payload_bytes,
-        redacted=False,
-        expired=False,
-        schema_version=SCHEMA_VERSION,
-        content_digest=b"",
-        link=b"",
-    )
+        0, 0, "", event.scope, event.session_id, event.kind, event.source or known.source,
+        event.origin, event.run_id, event.run_seq, event.turn_id, event.agent_id, event.user_id,
+        now_ms, now_ms, event.visibility or known.visibility, event.summary, event.refs,
+        payload_bytes, redacted=False, expired=False, schema_version=SCHEMA_VERSION,
+        content_digest=b"", link=b"",
+    )  # fmt: skip
 
 
 def _common(header: Header, session_key: str | None) -> dict[str, Any]:

@@ -189,22 +189,14 @@ def _shown_context(
     before = 0 if mask is None else mask.masked
     request = context.request if mask is None else _masked(context.request, mask)
     return ShownContext(
-        dialect=context.dialect,
-        request=request,
-        messages=len(context.messages),
-        tokens=context.tokens,
-        tokens_between=context.tokens_between,
-        accuracy=context.accuracy,
-        max_tokens=context.max_tokens,
-        reserve_output_tokens=context.reserve_output_tokens,
+        dialect=context.dialect, request=request, messages=len(context.messages),
+        tokens=context.tokens, tokens_between=context.tokens_between, accuracy=context.accuracy,
+        max_tokens=context.max_tokens, reserve_output_tokens=context.reserve_output_tokens,
         ratio=context.ratio,
         report=explain_all(ledger, scope, context.report) if explain else context.report,
-        event_ids=context.event_ids,
-        contributed=context.contributed,
-        until_seq=context.until_seq,
-        digest=context.digest,
-        masked=0 if mask is None else mask.masked - before,
-    )
+        event_ids=context.event_ids, contributed=context.contributed, until_seq=context.until_seq,
+        digest=context.digest, masked=0 if mask is None else mask.masked - before,
+    )  # fmt: skip
 
 
 def _masked(request: dict[str, Any], mask: Mask) -> dict[str, Any]:
