@@ -212,6 +212,7 @@ class WarningContent(_Warned, frozen=True, kw_only=True):
     """Everything recorded that has no field of its own."""
 
 
+PayloadType = TypeVar("PayloadType", bound=Payload)
 StartedPayload = TypeVar("StartedPayload", StartedFacts, StartedContent)
 EndedPayload = TypeVar("EndedPayload", EndedFacts, EndedContent)
 AnswerPayload = TypeVar("AnswerPayload", AnswerFacts, AnswerContent)
@@ -258,90 +259,56 @@ class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
         fields["source"] = self.source
         fields["visibility"] = self.visibility
         fields["kind"] = self.kind
-        fields["payload"] = self._payload().to_dict()
         return fields
 
-    def _payload(self) -> Payload:
-        payload: Payload = getattr(self, "payload")  # noqa: B009  (each kind has its own type)
-        return payload
+
+class _Filled(Envelope, Generic[PayloadType], frozen=True, kw_only=True):
+    payload: PayloadType
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "payload": self.payload.to_dict()}
 
 
-class LifecycleStarted(
-    Envelope, Generic[StartedPayload], frozen=True, kw_only=True, tag="lifecycle.started"
-):
+class LifecycleStarted(_Filled[StartedPayload], frozen=True, kw_only=True, tag="lifecycle.started"):
     """A run began."""
 
-    payload: StartedPayload
 
-
-class LifecycleEnded(
-    Envelope, Generic[EndedPayload], frozen=True, kw_only=True, tag="lifecycle.ended"
-):
+class LifecycleEnded(_Filled[EndedPayload], frozen=True, kw_only=True, tag="lifecycle.ended"):
     """A run ended well."""
 
-    payload: EndedPayload
 
-
-class LifecycleFailed(
-    Envelope, Generic[EndedPayload], frozen=True, kw_only=True, tag="lifecycle.failed"
-):
+class LifecycleFailed(_Filled[EndedPayload], frozen=True, kw_only=True, tag="lifecycle.failed"):
     """A run failed or was interrupted."""
 
-    payload: EndedPayload
 
-
-class AssistantDelta(
-    Envelope, Generic[AnswerPayload], frozen=True, kw_only=True, tag="assistant.delta"
-):
+class AssistantDelta(_Filled[AnswerPayload], frozen=True, kw_only=True, tag="assistant.delta"):
     """A delta of an answer arrived."""
 
-    payload: AnswerPayload
 
-
-class AssistantFinal(
-    Envelope, Generic[AnswerPayload], frozen=True, kw_only=True, tag="assistant.final"
-):
+class AssistantFinal(_Filled[AnswerPayload], frozen=True, kw_only=True, tag="assistant.final"):
     """The assistant answered."""
 
-    payload: AnswerPayload
 
-
-class ToolCallStarted(
-    Envelope, Generic[CallPayload], frozen=True, kw_only=True, tag="tool.call.started"
-):
+class ToolCallStarted(_Filled[CallPayload], frozen=True, kw_only=True, tag="tool.call.started"):
     """A tool is about to run."""
 
-    payload: CallPayload
 
-
-class ToolCallFinished(
-    Envelope, Generic[ResultPayload], frozen=True, kw_only=True, tag="tool.call.finished"
-):
+class ToolCallFinished(_Filled[ResultPayload], frozen=True, kw_only=True, tag="tool.call.finished"):
     """A tool returned its output."""
 
-    payload: ResultPayload
 
-
-class ToolCallFailed(
-    Envelope, Generic[ResultPayload], frozen=True, kw_only=True, tag="tool.call.failed"
-):
+class ToolCallFailed(_Filled[ResultPayload], frozen=True, kw_only=True, tag="tool.call.failed"):
     """A tool failed, or a synthetic result replaced its missing output."""
-
-    payload: ResultPayload
 
 
 class CompactionPhase(
-    Envelope, Generic[CompactionPayload], frozen=True, kw_only=True, tag="compaction.phase"
+    _Filled[CompactionPayload], frozen=True, kw_only=True, tag="compaction.phase"
 ):
     """A compaction began or ended."""
 
-    payload: CompactionPayload
 
-
-class WarningGiven(Envelope, Generic[WarningPayload], frozen=True, kw_only=True, tag="warning"):
+class WarningGiven(_Filled[WarningPayload], frozen=True, kw_only=True, tag="warning"):
     """Something needs attention but did not stop the run."""
-
-    payload: WarningPayload
 
 
 SafeEnvelope = (
