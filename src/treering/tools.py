@@ -21,15 +21,13 @@ from treering.capture.secrets import SecretGuard
 from treering.config import mask_key
 from treering.errors import InvalidInput, InvalidScope, TreeringError
 from treering.model.codec import encode, parse_json
-from treering.model.events import Event
+from treering.model.events import Event, Header
 from treering.model.kinds import EPISODE_KINDS, stored_kinds
-from treering.model.queries import Query, TimelinePoint, make_cursor
+from treering.model.queries import Page, Query, TimelinePoint, make_cursor
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from treering.ledger.readable_ledger import ReadableLedger
-    from treering.model.events import Header
-    from treering.model.queries import Page
 
 ANSWER_CHARACTERS_MAX: Final = 16_000
 """The longest answer, as JSON."""

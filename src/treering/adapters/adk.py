@@ -22,9 +22,9 @@ import uuid_utils
 from typing_extensions import override
 
 from treering.adapters.record_buffer import RecordBuffer
-from treering.async_objects import sync_ledger
+from treering.async_objects import AsyncLedger, sync_ledger
 from treering.errors import Conflict, TreeringError, Unsupported
-from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
+from treering.ledger.keyed_records import CHANGES_MAX, KeyedRecord, KeyedRecords, RecordChange
 from treering.model.events import NewEvent
 from treering.model.fields import check_name
 from treering.model.scopes import parse_scope
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     from google.adk.sessions.base_session_service import GetSessionConfig
 
-    from treering.async_objects import AsyncLedger
-    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
 
 

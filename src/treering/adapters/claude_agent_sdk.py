@@ -26,10 +26,10 @@ from treering.formats.claude_code import NAME, ClaudeCodeReader
 from treering.formats.records import read_records
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS
-from treering.ledger.keyed_records import RecordChange
+from treering.ledger.keyed_records import KeyedRecord, KeyedRecords, RecordChange
 from treering.locks import Lock
 from treering.model.fields import fit_name
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.spine.off_loop import Lanes
 from treering.spine.words import new_id
 
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
-    from treering.model.scopes import Scope
 
 __all__ = ["TreeringSessionStore"]
 

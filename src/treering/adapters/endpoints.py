@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from treering.adapters.extractors import TIMEOUT_S, ChatAnswer, ChatUsage, chat_endpoint
 from treering.model.codec import encode
-from treering.model.messages import UserMessage
+from treering.model.messages import ModelMessage, UserMessage
 from treering.model.parts import UsageReported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treering.model.messages import ModelMessage
 
 SUMMARY_PROMPT: Final = (
     "You are given the older part of a conversation between a user and an assistant who uses tools."

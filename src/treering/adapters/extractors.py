@@ -17,12 +17,10 @@ from treering.memory.model_extraction import Extraction
 from treering.memory.monthly_budget import ANSWER_TOKENS_MAX
 from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, Category
 from treering.rules.fact_categories import category_of
-from treering.rules.fact_extraction import Candidate
+from treering.rules.fact_extraction import Candidate, Utterance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from treering.rules.fact_extraction import Utterance
 
 
 TIMEOUT_S: Final = 60.0

@@ -36,7 +36,7 @@ from treering.errors import (
 from treering.formats.event_content import outcome
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS
-from treering.ledger.keyed_records import RecordChange, keys_of
+from treering.ledger.keyed_records import KeyedRecord, KeyedRecords, RecordChange, keys_of
 from treering.locks import Lock
 from treering.model.codec import decode, encode
 from treering.model.fields import fit_name
@@ -48,7 +48,6 @@ from treering.spine.words import new_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Event, Header, NewEvent

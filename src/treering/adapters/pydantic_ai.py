@@ -23,7 +23,7 @@ from treering.adapters.wire import arguments_of
 from treering.clock import now_ms
 from treering.errors import Conflict, RunInterrupted, ToolDenied, Unsupported
 from treering.ledger.erasure import TRANSCRIPTS
-from treering.ledger.keyed_records import RecordChange, keys_of
+from treering.ledger.keyed_records import KeyedRecord, KeyedRecords, RecordChange, keys_of
 from treering.model.codec import encode
 from treering.model.fields import fit_name
 from treering.model.parts import UsageReported
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.run import AgentRunResult
 
-    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.spine.runs import Run, ToolCall

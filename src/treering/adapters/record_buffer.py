@@ -27,8 +27,8 @@ from treering.errors import (
 from treering.lazy import lazy_logger
 from treering.ledger.drafts import without_bytes
 from treering.locks import Lock
-from treering.model.events import SCHEMA_VERSION, Event, KeyedEvent, NewEvent
-from treering.model.scopes import parse_scope
+from treering.model.events import SCHEMA_VERSION, Event, Header, KeyedEvent, NewEvent
+from treering.model.scopes import Scope, parse_scope
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from treering.ledger.keyed_records import KeyedRecords, LedgerRecords
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.events import Header
     from treering.model.receipts import RedactReceipt
-    from treering.model.scopes import Scope
 
 
 SEEN_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.intake.bookmarks import read_bookmark
+from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.capture.intake.log_search import find_files, look_through
 from treering.capture.intake.probe import probe, whole_source
 from treering.errors import TreeringError
@@ -19,7 +19,6 @@ from treering.model.codec import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treering.capture.intake.bookmarks import Bookmark
     from treering.ledger.ledger import Ledger
 
 FILES_MAX: Final = 2_000

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidScope
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.capture.intake.ledger_buffer import NoteBuffer
     from treering.formats.parsed import SessionHeader
-    from treering.model.scopes import Scope
 
 
 _REMOTE: Final = re.compile(r"(?:^|[/:])([^/:]+/[^/:]+?)(?:\.git)?/?$")

@@ -28,13 +28,11 @@ from treering.errors import (
 from treering.ledger.following import Follower, Item, cursor_at, mark_of
 from treering.model.events import Event
 from treering.model.fields import check_id, check_name
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
-
-    from treering.model.scopes import Scope
 
 
 Answer = TypeVar("Answer")

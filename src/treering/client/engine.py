@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from treering.client.connection import Resource
+from treering.client.connection import Resource, ServerConnection
 from treering.errors import InvalidInput, SensitiveContent, Unsupported
 from treering.ledger.drafts import Drafter, without_bytes
 from treering.ledger.runs import RunOutline
-from treering.model.events import FirstEvent, Header
+from treering.model.events import FirstEvent, Header, NewEvent
 from treering.model.queries import PAGE_ITEMS_MAX, Page, items_of
 from treering.model.tools import SyntheticPolicy
 from treering.spine.gates import Gates
@@ -22,8 +22,6 @@ from treering.spine.run_events import Results, fit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.client.connection import ServerConnection
-    from treering.model.events import NewEvent
     from treering.spine.run_state import Opening, RunState
 
 OWNER: Final = "http"

@@ -18,14 +18,14 @@ from treering.ledger.session_settings import stated
 from treering.memory.memory import Memory
 from treering.memory.recall_result import RecallResult
 from treering.model.arguments import checks_arguments, checks_arguments_of
-from treering.model.events import Event, Header
+from treering.model.events import Event, Header, NewEvent
 from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, LearnResult, NewFact
 from treering.model.queries import Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.model.searches import SearchResult
-from treering.model.sessions import SessionOutline
+from treering.model.sessions import Mode, SessionOptions, SessionOutline
 from treering.model.tools import ToolRecord, ToolStatistics
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from treering.ledger.erasure import Replacement
     from treering.ledger.following import Follower
     from treering.ledger.sessions import Session
-    from treering.model.events import NewEvent
-    from treering.model.scopes import Scope
-    from treering.model.sessions import Mode, SessionOptions
 
 
 @checks_arguments

@@ -17,7 +17,7 @@ from treering.model.events import Event, Header
 from treering.model.fields import check_count, check_name
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import parse_scope
-from treering.model.sessions import SessionOutline
+from treering.model.sessions import Mode, SessionOutline, SessionSettings
 from treering.model.tools import ToolRecord
 from treering.model.views import Counts, Goal, TurnView, Usage
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from treering.client.engine import RemoteEngine
     from treering.ledger.engine import Engine
     from treering.model.parts import SessionClosed
-    from treering.model.sessions import Mode, SessionSettings
 
 _INHERITED = (
     "append", "boundary", "checkpoint", "is_addressed", "isolation", "key", "new_event", "permits",

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from treering.context.thoughts import thoughts_of
-from treering.context.tokens import LESS_MAX, MARGIN, MORE_MAX, counter_name, estimate
+from treering.context.tokens import LESS_MAX, MARGIN, MORE_MAX, Counter, counter_name, estimate
 from treering.model.codec import encode
-from treering.model.messages import UserMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from treering.context.tokens import Counter
-    from treering.model.messages import Media, ModelMessage, Thought
-
+from treering.model.messages import Media, ModelMessage, Thought, UserMessage
 
 MESSAGE_TOKENS: Final = 6
 """Tokens of a message besides its text, with any provider."""

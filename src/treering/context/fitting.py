@@ -19,14 +19,13 @@ import msgspec
 from treering.context.attachments import media_ids, without_media
 from treering.context.budgets import MESSAGE_TOKENS, OUTPUT_CHARACTERS_MAX, shorten, shorten_to
 from treering.context.thoughts import thoughts_of, without_thoughts
-from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
+from treering.model.messages import AssistantMessage, ModelMessage, Repair, RepairCode, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.context.budgets import Budget
     from treering.context.summaries import Summariser
-    from treering.model.messages import RepairCode
 
 SUMMARY_TOKENS_MAX: Final = 1_500
 """Maximum length of the summary of dropped messages."""

@@ -6,21 +6,16 @@ items; without one it has no output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from treering.context.media import split_media
 from treering.context.texts import call_arguments, text_of
 from treering.errors import InvalidInput
-from treering.model.messages import AssistantMessage, Call, Result, UserMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from treering.model.messages import ModelMessage
+from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 
 _ROLES: Final = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant",

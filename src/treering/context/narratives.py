@@ -32,7 +32,7 @@ from treering.context.texts import UNNAMED
 from treering.context.tokens import estimate
 from treering.lazy import lazy_pattern
 from treering.model.memories import Mood, Sentence
-from treering.model.messages import AssistantMessage
+from treering.model.messages import AssistantMessage, ModelMessage
 from treering.rules.terms import terms
 from treering.rules.topics import topics
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from treering.context.remarks import Remark
     from treering.context.summaries import Section
-    from treering.model.messages import ModelMessage
 
 QUOTE_CHARS: Final = (180, 100, 50, 24)
 """Maximum lengths of quotations; shorter ones are tried if they do not fit."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,13 +36,10 @@ from treering.model.messages import (
     Thought,
     UserMessage,
 )
-from treering.model.tools import REASONS
+from treering.model.tools import REASONS, SyntheticPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from treering.model.messages import ModelMessage, RepairCode
-    from treering.model.tools import SyntheticPolicy
 
 VISIBLE_BOUNDARIES: Final = {
     "boundary.checkpoint": "checkpoint",

@@ -6,22 +6,15 @@ It quotes and never rephrases. A summary can be the beginning of the next one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from treering.context import text_cues
-from treering.context.tokens import estimate
-from treering.model.messages import ModelMessage, UserMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from treering.context.tokens import Counter
-    from treering.model.messages import AssistantMessage, Call
-
+from treering.context.tokens import Counter, estimate
+from treering.model.messages import AssistantMessage, Call, ModelMessage, UserMessage
 
 EARLIER_CHARS_MAX: Final = 65_536
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.context.media import attachments_of, split_media
 from treering.model.codec import decode, encode
-from treering.model.events import REDACTED
+from treering.model.events import REDACTED, Event
 
 if TYPE_CHECKING:
-    from treering.model.events import Event
     from treering.model.messages import Media
 
 

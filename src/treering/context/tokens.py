@@ -36,18 +36,14 @@ unknown language is taken for an expensive one of its script.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from math import ceil
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from treering.errors import InvalidInput, Unsupported
 from treering.model.arguments import check_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Counter = Callable[[str], int]
 """Returns how many tokens a text costs; ``estimate`` is one."""

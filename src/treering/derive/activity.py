@@ -20,11 +20,10 @@ from treering.derive.reports import (
     total_usage,
     usage_by_model,
 )
-from treering.model.events import Event
+from treering.model.events import Event, Header
 from treering.model.views import ModelUsage, Spent
 
 if TYPE_CHECKING:
-    from treering.model.events import Header
     from treering.model.tools import ToolRecord
 
 CALLS_KNOWN_MAX: Final = 10_000

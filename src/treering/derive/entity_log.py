@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 import msgspec
 
 from treering.model.kinds import RUN_ENDS
-from treering.model.views import Goal, MemoryRecord, Schedule
+from treering.model.views import Goal, MemoryRecord, MemoryState, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from treering.model.events import Event, Header
-    from treering.model.views import MemoryState
 
     EventsAt = Callable[[Sequence[int]], Iterable[Event]]
 

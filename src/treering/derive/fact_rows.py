@@ -16,20 +16,17 @@ from __future__ import annotations
 import hashlib
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, count
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from treering.errors import Corrupt
 from treering.model.codec import encode
 from treering.model.memories import FactState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HASH_CHARACTERS: Final = 16
 STATES: Final[tuple[FactState, ...]] = (

@@ -25,14 +25,13 @@ from treering.derive.fact_rows import (
 )
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
-from treering.model.memories import CATEGORIES
+from treering.model.memories import CATEGORIES, FactState
 from treering.model.sessions import COMMON, GROUP_PREFIX, Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from treering.model.events import Event
-    from treering.model.memories import FactState
 
 CLOCKS_APART_MS: Final = 60_000
 IMPORTANCE_MAX: Final = 10

@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.codex.drafts import PendingEvent, called, observed, returned, said
-from treering.formats.format import Format, LogPlace
+from treering.formats.format import DatabaseReader, Format, LogPlace
 from treering.formats.loose import fields_of, time_ms
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader, content_key
 from treering.formats.sources import open_source
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path, PurePath
 
-    from treering.formats.format import DatabaseReader
 
 NAME: Final = "aider"
 FILE: Final = ".aider.chat.history.md"

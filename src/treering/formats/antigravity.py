@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path, PurePath
+from typing import Any, Final
 
 import msgspec
 
@@ -24,9 +24,6 @@ from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import ReaderState, RecordReader
 from treering.formats.whole import json_of
 from treering.model.codec import decode
-
-if TYPE_CHECKING:
-    from pathlib import PurePath
 
 NAME: Final = "antigravity"
 _PLACE: Final = (".system_generated", "logs")

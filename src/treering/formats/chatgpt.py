@@ -17,10 +17,10 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.format import Format, OwnShare
+from treering.formats.format import DatabaseReader, Format, OwnShare
 from treering.formats.loose import fields_of, items_of, objects_in, says_something, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader
 from treering.formats.sources import read_list
 from treering.formats.whole import WholeReader, timed, titled
 from treering.spine.conversion import plain
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from treering.formats.format import DatabaseReader
-    from treering.formats.parsed import LogRecord
 
 NAME: Final = "chatgpt"
 BRANCHES_MAX: Final = 1_000

@@ -34,7 +34,7 @@ from treering.formats.blocks import (
     thought,
 )
 from treering.formats.codex.drafts import PendingEvent, called, count_of, observed, returned, said
-from treering.formats.format import Format, LogPlace, no_score, share
+from treering.formats.format import DatabaseReader, Format, LogPlace, no_score, share
 from treering.formats.loose import (
     blocks_of,
     fields_of,
@@ -45,7 +45,7 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader, content_key
 from treering.formats.record_reader import milliseconds
 from treering.formats.sources import read_list
 from treering.formats.whole import (
@@ -64,9 +64,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path, PurePath
-
-    from treering.formats.format import DatabaseReader
-    from treering.formats.parsed import LogRecord
 
 
 CONVERSATION: Final = "api_conversation_history.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -18,7 +18,6 @@ import msgspec
 from treering.formats.parsed import LogReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
 

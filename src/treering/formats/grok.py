@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -36,7 +36,7 @@ from treering.formats.event_content import (
     undone,
     used,
 )
-from treering.formats.format import Format, LogPlace, OwnShare
+from treering.formats.format import DatabaseReader, Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -54,7 +54,7 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.formats.record_reader import RecordReader, milliseconds
 from treering.formats.records import read_records
 from treering.formats.sources import open_source
@@ -64,10 +64,6 @@ from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import PurePath
-
-    from treering.formats.format import DatabaseReader
-    from treering.formats.parsed import ParsedEvent
 
 
 NAME: Final = "grok"

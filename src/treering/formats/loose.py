@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidInput
@@ -18,7 +18,6 @@ from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import PurePath
 
 
 Value = TypeVar("Value")

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import deque
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -28,7 +28,6 @@ from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import PurePath
 
     from treering.formats.event_content import EventContent
     from treering.formats.parsed import SessionHeader

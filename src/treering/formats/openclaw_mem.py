@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.format import Format, LogPlace, OwnShare
+from treering.formats.format import DatabaseReader, Format, LogPlace, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
 from treering.formats.parsed import (
     LogRecord,
@@ -29,8 +29,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path, PurePath
-
-    from treering.formats.format import DatabaseReader
 
 
 NAME: Final = "openclaw-mem"

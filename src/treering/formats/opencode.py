@@ -26,10 +26,10 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.format import Format, LogPlace, OwnShare
+from treering.formats.format import DatabaseReader, Format, LogDatabase, LogPlace, OwnShare
 from treering.formats.loose import fields_of, objects_in, text_of, time_ms, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedRecord, RecordGroup, SessionHeader
 from treering.formats.records import read_records
 from treering.formats.records.values import Unreadable, read_value
 from treering.formats.sources import open_source
@@ -54,9 +54,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path, PurePath
-
-    from treering.formats.format import DatabaseReader, LogDatabase
-    from treering.formats.parsed import RecordGroup
 
 
 NAME: Final = "opencode"

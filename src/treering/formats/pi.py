@@ -36,14 +36,12 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
-
-    from treering.formats.parsed import LogRecord
 
 
 NAME: Final = "pi"

@@ -12,13 +12,12 @@ import msgspec
 
 from treering.formats.event_content import EventContent, observation, placed, undone
 from treering.formats.loose import bounded, digest, keep, name, stem, time_ms, word
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import PurePath
 
-    from treering.formats.parsed import LogRecord
 
 MARKS_MAX: Final = 1_000
 """Records that are remembered to recognize repeats."""

@@ -7,21 +7,18 @@ import fnmatch
 import re
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from pathlib import PurePath
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.errors import is_interruption
-from treering.formats.format import CLEARLY, Format, LogPlace, OwnShare, theirs
+from treering.formats.format import CLEARLY, Content, Format, LogPlace, OwnShare, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from importlib.metadata import EntryPoint
-    from pathlib import Path
 
-    from treering.formats.format import Content
     from treering.formats.parsed import LogReader
 
 NATIVE: Final = "treering"

@@ -16,7 +16,7 @@ import stat
 import zlib
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, cast
 
 import msgspec
 
@@ -27,7 +27,6 @@ from treering.model.codec import NESTING_MAX, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import BinaryIO
 
     from treering.formats.parsed import LogRecord
 

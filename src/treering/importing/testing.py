@@ -16,7 +16,7 @@ import contextlib
 import io
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,16 +26,13 @@ from treering.app import import_logs
 from treering.app import open as open_ledger
 from treering.formats import registry
 from treering.formats.format import Format
-from treering.formats.parsed import LogRecord
+from treering.formats.parsed import LogReader, LogRecord, ParsedEvent
 from treering.formats.records import read_records, read_text
 from treering.model.codec import encode
 from treering.model.queries import items_of
 from treering.storage.sqlite.foreign import ForeignDatabases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from treering.formats.parsed import LogReader, ParsedEvent
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import ImportReceipt, SourceReceipt
 

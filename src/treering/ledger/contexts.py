@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
@@ -17,7 +17,7 @@ from treering.context.tokens import Counter, exact_counter
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.events import Event
+from treering.model.events import Event, Header
 from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
@@ -25,10 +25,7 @@ from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from treering.ledger.lineage import Lineage, Segment
-    from treering.model.events import Header
     from treering.model.tools import SyntheticPolicy
 
 DIALECT_DEFAULT: Final[Dialect] = "openai-chat"

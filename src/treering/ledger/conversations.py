@@ -15,17 +15,15 @@ from treering.memory.conversations import Conversation, Spoken
 from treering.model.events import Event, Header
 from treering.model.kinds import HIDING_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.model.tools import ToolQuery
+from treering.model.tools import ToolQuery, ToolRecord
 from treering.rules.fact_extraction import CORRECTION_REACH, Utterance
 from treering.rules.fact_sentences import own_sentences
-from treering.rules.project_commands import ShellCall, command_runs, is_piped
+from treering.rules.project_commands import CommandRun, ShellCall, command_runs, is_piped
 
 if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionSettings
-    from treering.model.tools import ToolRecord
-    from treering.rules.project_commands import CommandRun
 
 
 LONG_CHARACTERS: Final = 4_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from treering.errors import Corrupt, InvalidInput
-from treering.ledger.records import SessionRecord, check_readable, shared_seq
+from treering.ledger.records import Record, SessionRecord, check_readable, shared_seq
 from treering.ledger.restoring import RecordRestorer, check_id_marks, id_marks, note_id_marks
 from treering.ledger.verification import verify
 from treering.model.receipts import CopyReceipt, SessionRefusal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Record
 
     Progress: TypeAlias = Callable[[int, int], None]
     """Called with the number of events done and their total."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.fact_rows import UNREADABLE
 from treering.derive.memory_state import ROW_SORTS, MemoryState
-from treering.derive.search_texts import is_searchable, memory_texts
+from treering.derive.search_texts import SearchText, is_searchable, memory_texts
 from treering.derive.snapshots import COUNTS, FOLDED
 from treering.errors import InvalidCursor, Unavailable
 from treering.ledger.following import mark_of
@@ -30,7 +30,6 @@ from treering.rules.terms import term_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
     from treering.memory.records import Document, IndexEntry, IndexName, IndexState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.citations import cite, text_of
-from treering.context.narratives import summarise_episode
+from treering.context.narratives import EpisodeSummary, summarise_episode
 from treering.context.pairing import pair
 from treering.errors import Conflict
 from treering.ledger.guarded_append import (
@@ -18,15 +18,15 @@ from treering.ledger.guarded_append import (
     append_text_later,
     read_position,
 )
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.outlines import FIRST_EVENTS
 from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.events import REDACTED, Header
+from treering.model.events import REDACTED, Event, Header, NewEvent
 from treering.model.kinds import IMPORTED
 from treering.model.memories import EPISODE, Sentence
-from treering.model.messages import AssistantMessage
+from treering.model.messages import AssistantMessage, ModelMessage
 from treering.model.parts import UsageReported
 from treering.spine.run_events import make_event
 from treering.spine.words import describe, shorten
@@ -34,12 +34,8 @@ from treering.spine.words import describe, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.context.narratives import EpisodeSummary
     from treering.context.summaries import Summariser
     from treering.ledger.guarded_append import Append
-    from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, NewEvent
-    from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
 EPISODE_TOKENS_MAX: Final = 600

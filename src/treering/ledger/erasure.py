@@ -11,7 +11,7 @@ import msgspec
 
 from treering.errors import InvalidInput, NotPermitted
 from treering.ledger.lineage import NO_END
-from treering.ledger.records import AGENT, Selection
+from treering.ledger.records import AGENT, Draft, Erasure, Selection, SessionErasure
 from treering.model.events import Header, NewEvent
 from treering.model.fields import instant
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Draft, Erasure, SessionErasure
     from treering.model.scopes import Retention
 
 

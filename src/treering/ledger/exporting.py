@@ -19,7 +19,7 @@ from treering.ledger.jsonl import (
     encode_line,
     from_session,
 )
-from treering.ledger.records import check_readable
+from treering.ledger.records import Record, check_readable
 from treering.ledger.restoring import id_marks
 from treering.ledger.verification import covered
 from treering.model.receipts import ExportReceipt
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.jsonl import Payloads, SessionLine
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Record
     from treering.model.scopes import Scope
 
 

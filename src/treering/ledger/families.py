@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.outlines import Sketch, head_of, heads
 from treering.ledger.turn_bounds import turn_end
 from treering.model.codec import decode, encode
-from treering.model.events import Header
+from treering.model.events import Event, Header, NewEvent
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import SessionForked
 from treering.model.queries import Page, check_limit, pack, unpack
-from treering.model.sessions import SessionOutline
+from treering.model.sessions import SessionOutline, SessionSettings
 from treering.spine.words import new_id, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.ledger.lineage import Lineage
     from treering.ledger.ports import EventStore
     from treering.ledger.records import EventLocation
     from treering.ledger.sessions import Session
-    from treering.model.events import Event, NewEvent
     from treering.model.scopes import Scope
-    from treering.model.sessions import SessionSettings
     from treering.model.views import OpenRun
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.errors import InvalidCursor
 from treering.model.kinds import RUN_ENDS
-from treering.model.queries import pack, unpack
+from treering.model.queries import Mark, pack, unpack
 
 if TYPE_CHECKING:
     import threading
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
-    from treering.model.queries import Mark
     from treering.model.scopes import Scope
 
 PAGE: Final = 500

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.erasure import ROUND_EVENTS_MAX, derived_texts_of, voucher
+from treering.ledger.erasure import ROUND_EVENTS_MAX, Provenance, derived_texts_of, voucher
 from treering.ledger.people import MAIN_PREFIX, OPENINGS
-from treering.ledger.records import AGENT, Selection
+from treering.ledger.records import AGENT, Erased, ForkPoint, Selection, Share
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
 from treering.model.events import Event, Header, NewEvent
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.drafts import Drafter
-    from treering.ledger.erasure import Provenance
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Erased, ForkPoint, Share
     from treering.model.scopes import Scope
 
     Interrupt = Callable[[Scope, str, str], object]

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.errors import Conflict, RunClosed
 from treering.ledger import erasure
-from treering.model.events import Header
+from treering.model.events import Header, NewEvent
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
 from treering.spine.run_events import make_event
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
     from treering.ledger.turn_bounds import Undoing
-    from treering.model.events import NewEvent
 
     Append = Callable[[Sequence[NewEvent], int], list[Header]]
     """Records events right after a seq, or raises Conflict."""

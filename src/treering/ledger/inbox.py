@@ -15,7 +15,7 @@ import msgspec
 
 from treering.errors import Conflict, RunActive
 from treering.locks import Lock
-from treering.model.events import Header
+from treering.model.events import Header, NewEvent
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.views import Message
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import NewEvent
     from treering.model.scopes import Scope
     from treering.spine.runs import Run
 

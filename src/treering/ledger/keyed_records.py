@@ -16,19 +16,17 @@ from treering.errors import InvalidInput
 from treering.ledger.drafts import without_bytes
 from treering.model.arguments import checks_arguments
 from treering.model.codec import decode, unpacked
-from treering.model.events import KeyedEvent
+from treering.model.events import Event, Header, KeyedEvent, NewEvent
 from treering.model.fields import check_count, check_events, check_list, check_name, check_text
 from treering.model.queries import PAGE_ITEMS_DEFAULT
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.engine import Engine
     from treering.ledger.ports import KeyReader
-    from treering.model.events import Event, Header, NewEvent
     from treering.model.receipts import RedactReceipt
-    from treering.model.scopes import Scope
 
 KEY_CHARACTERS_MAX: Final = 500
 NAME_CHARACTERS_MAX: Final = 100

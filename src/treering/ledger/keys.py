@@ -8,14 +8,13 @@ from treering.errors import InvalidInput, KeyMissing, NotFound
 from treering.ledger import erasure
 from treering.ledger.import_access import accept_id_key, find_id_key
 from treering.model.arguments import checks_arguments
-from treering.model.receipts import DestroyReceipt, KeyGeneration, KeyReceipt
+from treering.model.receipts import DestroyReceipt, KeyGeneration, KeyReceipt, KeyState
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.records import KeyRecord
-    from treering.model.receipts import KeyState
 
 
 @checks_arguments

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from treering.errors import Corrupt
-from treering.model.events import Header
+from treering.model.events import Event, Header
 from treering.model.kinds import ERASURE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event
     from treering.model.queries import SessionTally
     from treering.model.scopes import Scope
 

@@ -8,8 +8,8 @@ import msgspec
 
 from treering.derive.visible import UndoFilter
 from treering.errors import InvalidInput
-from treering.ledger.lineage import NO_END, next_limit
-from treering.model.events import Header
+from treering.ledger.lineage import NO_END, Lineage, next_limit
+from treering.model.events import Event, Header
 from treering.model.fields import check_count, check_list, check_name, check_time
 from treering.model.kinds import HIDING_KINDS, stored_kinds
 from treering.model.queries import (
@@ -28,9 +28,7 @@ from treering.model.scopes import parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.ledger.lineage import Lineage
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event
 
 
 Item = TypeVar("Item", bound="Header")

@@ -29,7 +29,7 @@ from treering.ledger.jsonl import (
     to_record,
     to_session,
 )
-from treering.ledger.records import shared_seq
+from treering.ledger.records import Record, SessionRecord, shared_seq
 from treering.ledger.restoring import check_session
 from treering.ledger.verification import link_of
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from treering.ledger.jsonl import Line
-    from treering.ledger.records import Record, SessionRecord
 
 FORMAT: Final = "treering.bundle.v1"
 PAGE: Final = "index.html"

@@ -29,7 +29,7 @@ from treering.ledger.verification import link_of, verify
 from treering.model.codec import REFS_BYTES_MAX, SPILL_BYTES_MAX
 from treering.model.fields import COUNT_MAX, check_id, check_name, check_summary
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
-from treering.model.receipts import LineError, RestoreReceipt
+from treering.model.receipts import Broken, LineError, RestoreReceipt
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from treering.ledger.jsonl import Line
     from treering.ledger.ports import EventStore
     from treering.ledger.records import ForkPoint, Record, SessionRecord
-    from treering.model.receipts import Broken
 
     Refuse: TypeAlias = Callable[[str], None]
     """Called with the reason if a record could not be stored."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from treering.derive.search_snippets import find_terms, search_hit
-from treering.derive.search_texts import search_text, texts_of
+from treering.derive.search_snippets import TermMatches, find_terms, search_hit
+from treering.derive.search_texts import SearchText, search_text, texts_of
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.garbage import collecting_rarely
 from treering.ledger.search_meaning import masked, search_by_meaning
@@ -38,10 +38,7 @@ from treering.rules.terms import STOP_WORDS, terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import tzinfo
 
-    from treering.derive.search_snippets import TermMatches
-    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.scopes import Scope

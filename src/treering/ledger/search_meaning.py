@@ -24,9 +24,9 @@ from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.memory.answer_order import Match, order_answers
 from treering.model.codec import content_of, encode
-from treering.model.events import Header
+from treering.model.events import Event, Header
 from treering.model.kinds import RUN_ENDS
-from treering.model.search_queries import OPERATORS, SearchQuery, Term
+from treering.model.search_queries import OPERATORS, Narrowing, SearchQuery, SearchRequest, Term
 from treering.model.search_words import words_in
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.event_index import Blend, Ranked
     from treering.memory.scope_memory import ScopeMemory
-    from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.search_queries import Narrowing, SearchRequest
     from treering.model.searches import SearchHit
 
 

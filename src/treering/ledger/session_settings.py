@@ -8,7 +8,7 @@ from treering.errors import InvalidInput
 from treering.ledger.people import OPENINGS
 from treering.memory.records import MEMORY_SESSION
 from treering.model.codec import decode, encode
-from treering.model.events import Event, Header
+from treering.model.events import Event, Header, NewEvent
 from treering.model.fields import check_list, check_name, check_text
 from treering.model.kinds import IMPORTED
 from treering.model.parts import SessionOpened
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.ledger.sessions import Session
-    from treering.model.events import NewEvent
     from treering.model.sessions import Mode
 
 

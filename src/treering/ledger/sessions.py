@@ -37,7 +37,7 @@ from treering.ledger.windows import read_window
 from treering.memory.walls import is_walled
 from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
-from treering.model.events import Event, Header, NewEvent
+from treering.model.events import Event, EventFields, Header, NewEvent
 from treering.model.fields import (
     check_count,
     check_events,
@@ -46,9 +46,9 @@ from treering.model.fields import (
     check_name,
     check_text,
 )
-from treering.model.kinds import BOUNDARIES, KINDS
+from treering.model.kinds import BOUNDARIES, KINDS, Boundary
 from treering.model.parts import RunStarted, SessionClosed, SessionHidden
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.model.sessions import TURN_WAIT_S, mentions
 from treering.spine.conversion import plain
 from treering.spine.run_events import said
@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     from treering.ledger.contexts import Contributor, EstimateOptions, Shown
     from treering.ledger.engine import Engine
     from treering.ledger.people import ChannelPerson
-    from treering.model.events import EventFields
-    from treering.model.kinds import Boundary
-    from treering.model.scopes import Scope
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
     from treering.model.tools import ToolRecord
     from treering.model.views import Counts, Goal, MemoryRecord, OpenRun, Schedule, TurnView, Usage

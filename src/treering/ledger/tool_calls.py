@@ -9,7 +9,7 @@ import msgspec
 
 from treering.derive.tool_facts import TOOL_KINDS
 from treering.errors import InvalidInput
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, Lineage, Segment
 from treering.model.events import Header
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query, items_of
 from treering.model.scopes import parse_scope
@@ -18,7 +18,6 @@ from treering.model.tools import ToolQuery, check_tool_query, make_tool_cursor, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.ledger.lineage import Lineage, Segment
     from treering.ledger.ports import EventStore
     from treering.model.tools import ToolRecord, ToolStatistics
 

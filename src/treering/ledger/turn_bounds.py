@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.turns import is_compaction
-from treering.derive.visible import UndoFilter, redone_by, undone_by
+from treering.derive.visible import UndoFilter, Undone, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.lineage import NO_END, next_limit
-from treering.model.events import Header
+from treering.ledger.lineage import NO_END, Lineage, next_limit
+from treering.model.events import Event, Header
 from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from treering.derive.visible import Undone
-    from treering.ledger.lineage import Lineage
-    from treering.model.events import Event
 
 FIRST_PAGE: Final = 16
 PAGE: Final = 500

@@ -19,7 +19,7 @@ import msgspec
 from treering.errors import Corrupt, InvalidInput
 from treering.ledger import chain
 from treering.ledger.records import arriving, forgotten_name, shared_seq
-from treering.model.receipts import AnchorReceipt, Broken, Verification
+from treering.model.receipts import AnchorReceipt, Broken, Fault, Part, Verification
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Erasure, ProvedChain, Record, SessionRecord
     from treering.model.events import Event
-    from treering.model.receipts import Fault, Part
 
 PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5

@@ -22,15 +22,13 @@ from treering.derive.snapshots import (
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.derive.visible import CHANGING_KINDS, LaterChanges
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.lineage import next_limit
+from treering.ledger.lineage import Lineage, next_limit
 from treering.ledger.paging import PAGE
-from treering.model.events import Header
+from treering.model.events import Event, Header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from treering.ledger.lineage import Lineage
-    from treering.model.events import Event
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 SNAPSHOT_EVENTS: Final = 1_000

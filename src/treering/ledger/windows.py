@@ -19,7 +19,7 @@ from treering.context.texts import (
 )
 from treering.context.thoughts import is_thought
 from treering.derive.visible import UndoFilter
-from treering.ledger.lineage import NO_END, next_limit
+from treering.ledger.lineage import NO_END, Lineage, next_limit
 from treering.model.codec import encode
 from treering.model.kinds import HIDING_KINDS
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
@@ -27,7 +27,6 @@ from treering.model.parts import ContextAssembled, UsageReported, safe_part
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.ledger.lineage import Lineage
     from treering.model.events import Event
     from treering.model.messages import Media
 

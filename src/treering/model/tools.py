@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict, get_args
+from typing import Annotated, Final, Literal, TypedDict, get_args
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
-from treering.model.codec import canonical
+from treering.model.codec import Json, canonical
 from treering.model.fields import check_name, check_time
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, check_range, pack, unpack
 from treering.model.scopes import Scope
 from treering.model.views import RunState
-
-if TYPE_CHECKING:
-    from treering.model.codec import Json
-
 
 Order = Literal["time", "slowest"]
 """time: by the start of the call. slowest: longest first, of calls with a known duration."""

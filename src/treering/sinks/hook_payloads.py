@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.errors import InvalidInput
 from treering.model.codec import canonical
 from treering.model.kinds import RUN_ENDS
-from treering.model.messages import AssistantMessage, UserMessage
+from treering.model.messages import AssistantMessage, ModelMessage, UserMessage
 from treering.model.views import COMPACTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from treering.model.carried import Carried, PrivateEvent
-    from treering.model.messages import ModelMessage
     from treering.spine.ports import Occasion, PrivatePast, SafePast
 
 

@@ -6,7 +6,7 @@ import copy
 import inspect
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,14 +31,11 @@ from treering.sinks.hook_payloads import (
     safe_payload,
     with_required,
 )
-from treering.spine.ports import Delivery, Preparation, Verdict
+from treering.spine.ports import Delivery, Occasion, Preparation, PrivatePast, SafePast, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
     from treering.sinks.hooks import Hooks
-    from treering.spine.ports import Occasion, PrivatePast, SafePast
 
 
 EVENT_SECONDS_MAX: Final = 300.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, datetime
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pluggy
@@ -35,7 +35,6 @@ from treering.sinks.hook_sink import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from importlib.metadata import EntryPoint
 
     from treering.ledger.sessions import Session
     from treering.spine.runs import Run

@@ -14,13 +14,12 @@ from treering.ledger.spans import trace_request
 from treering.model.arguments import check_arguments
 from treering.model.kinds import RUN_ENDS
 from treering.sinks.webhook import WebEndpoint
-from treering.spine.ports import Delivery, Undeliverable
+from treering.spine.ports import Delivery, SafePast, Undeliverable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.model.carried import PrivateEvent, SafeEvent
-    from treering.spine.ports import SafePast
 
 PATH: Final = "/v1/traces"
 HEADERS_VARIABLE: Final = "OTEL_EXPORTER_OTLP_HEADERS"

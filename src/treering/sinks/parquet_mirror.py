@@ -23,7 +23,7 @@ import msgspec
 from treering.derive.prices import PICO, price
 from treering.errors import Busy, InvalidInput, Unsupported
 from treering.ledger.verification import covered
-from treering.model.events import Event
+from treering.model.events import Event, Header
 from treering.model.fields import instant
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.parts import safe_part
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Header
 
 VERSION: Final = 1
 BATCH_EVENTS: Final = 100_000

@@ -16,10 +16,10 @@ import msgspec
 from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.runs import safe_events
 from treering.model.arguments import check_arguments
-from treering.model.carried import PrivateEvent, SafeEvent
+from treering.model.carried import Carried, PrivateEvent, SafeEvent
 from treering.model.envelopes import SafeEnvelope
 from treering.model.sessions import settings_of
-from treering.sinks.bundle import About, Bundle, DeliveredLine, PrivateBundle, SafeBundle
+from treering.sinks.bundle import About, Bundle, DeliveredLine, Erasure, PrivateBundle, SafeBundle
 from treering.sinks.bundle_files import (
     ABOUT,
     DRAFT,
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.ports import ContentGuard
-    from treering.model.carried import Carried
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.sinks.bundle import Erasure
     from treering.sinks.bundle_files import BundleFiles
 
 

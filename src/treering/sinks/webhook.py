@@ -28,15 +28,13 @@ import msgspec
 
 from treering.errors import InvalidInput, Unavailable
 from treering.model.arguments import check_arguments
-from treering.model.carried import PrivateEvent
+from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.fields import instant
 from treering.spine.ports import Delivery, Undeliverable
 from treering.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from treering.model.carried import SafeEvent
 
 
 BATCH_EVENTS_MAX: Final = 100

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from treering.errors import Conflict, RunClosed
 from treering.model.events import Header, NewEvent
 from treering.model.parts import RunEnded, ToolCalled, ToolReturned, safe_part
-from treering.model.views import OpenCall
+from treering.model.views import OpenCall, OpenRun
 from treering.spine.ports import Occasion
 from treering.spine.run_events import CalledTool, interrupt_mark, run_end
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.engine import Engine
     from treering.model.tools import Reason
-    from treering.model.views import OpenRun
 
 ATTEMPTS_MAX: Final = 4
 """How often a run is closed in one piece; one that records all the while is ended by force."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import DuplicateEvent, InvalidInput, ReadOnly, TreeringError
 from treering.lazy import lazy_logger
-from treering.model.events import NAME_CHARACTERS_MAX, Event, NewEvent
+from treering.model.events import NAME_CHARACTERS_MAX, Event, Header, NewEvent
 from treering.model.parts import Noted
 from treering.spine.sink_queue import (
     HUNG_CALLS_MAX,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from treering.ledger.engine import Engine
     from treering.locks import Lock
     from treering.model.carried import PrivateEvent, SafeEvent
-    from treering.model.events import Header
     from treering.model.scopes import Scope
     from treering.spine.ports import Sink, SinkStatus, Undeliverable
 

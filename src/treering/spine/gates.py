@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from treering.lazy import lazy_logger
 from treering.model.codec import canonical
-from treering.spine.ports import Preparation, Verdict
+from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 from treering.spine.sink_queue import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.spine.ports import Gate, Occasion
     from treering.spine.run_events import CalledTool
 
 _log = lazy_logger("treering.spine")

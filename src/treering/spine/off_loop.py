@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
@@ -24,7 +24,6 @@ from treering.lazy import lazy_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-    from concurrent.futures import Executor
 
 _log = lazy_logger("treering")
 

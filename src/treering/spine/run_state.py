@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
@@ -19,18 +19,15 @@ from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import RunEnded, RunStarted
 from treering.model.scopes import parse_scope
 from treering.model.views import start_id, taken_number
-from treering.spine.ports import Occasion
+from treering.spine.ports import Occasion, Preparation
 from treering.spine.run_events import KERNEL, interrupt_mark, make_event, run_end, without_words
 from treering.spine.tools import Tools
 from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from treering.ledger.engine import Engine
     from treering.ledger.sessions import Session
     from treering.model.tools import Reason
-    from treering.spine.ports import Preparation
 
 
 LOOK_S: Final = 1.0

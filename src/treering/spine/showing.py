@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.context.assemble import Contributed
+from treering.context.assemble import Context, Contributed
 from treering.model.codec import decode, encode
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled
 from treering.spine.run_events import make_event
 
 if TYPE_CHECKING:
-    from treering.context.assemble import Context
     from treering.model.events import NewEvent
 
 REPORT_MAX: Final = 100

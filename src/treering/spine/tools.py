@@ -11,7 +11,7 @@ from treering.errors import InvalidInput, NotFound, RunClosed, ToolDenied
 from treering.model.codec import encode
 from treering.model.fields import fit_name
 from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
-from treering.model.tools import shape_hash
+from treering.model.tools import Reason, shape_hash
 from treering.spine.conversion import to_json
 from treering.spine.run_events import TOOL_LEDGER, CalledTool, make_event
 from treering.spine.runs import ToolCall
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.model.events import Header, NewEvent
-    from treering.model.tools import Reason
     from treering.spine.run_state import RunState
 
 

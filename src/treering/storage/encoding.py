@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from uuid_utils import UUID
 
 from treering.errors import Corrupt
 from treering.lazy import lazy_pattern
-from treering.ledger.records import ForkPoint, SessionHead, SessionRecord, forgotten_name
+from treering.ledger.records import Erasure, ForkPoint, SessionHead, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.keyed_hash import keyed_hash
 from treering.model.queries import SessionTally
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from treering.ledger.records import Erasure
 
 Step: TypeAlias = Callable[[str, Any], Any]
 """Takes the kind and the payload; returns the payload of the next version."""

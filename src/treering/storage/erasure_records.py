@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.records import Erasure, SessionErasure
-
-if TYPE_CHECKING:
-    from treering.ledger.records import Record, SessionRecord
+from treering.ledger.records import Erasure, Record, SessionErasure, SessionRecord
 
 _VOUCHED: Final = {
     "ledger.redacted": ("null", "placeholder"),

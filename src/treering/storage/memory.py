@@ -8,13 +8,12 @@ import msgspec
 
 from treering.derive.fact_rows import GAP, UNREADABLE, SavedRows
 from treering.derive.search_texts import is_searchable
-from treering.memory.records import REMEMBERED_KINDS, TOLD_KINDS
+from treering.memory.records import REMEMBERED_KINDS, TOLD_KINDS, IndexEntry, Row
 from treering.model.kinds import ERASURE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.memory.records import IndexEntry, Row
     from treering.model.events import Event
     from treering.storage.projections import ProjectionTable
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from treering.errors import Corrupt, KeyMissing, Unsupported
 from treering.ledger.chain import SALT_BYTES
 from treering.model.codec import encode
-from treering.model.events import REDACTED
+from treering.model.events import REDACTED, Header
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import decompress, stub, unspilled
 from treering.storage.repeats import same_stored
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Key, Vault
     from treering.ledger.records import Draft, Unread
-    from treering.model.events import Header
 
 KEY_BYTES: Final = 32
 _MARK: Final = 0x01

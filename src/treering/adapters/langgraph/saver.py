@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
     get_checkpoint_id,
     get_checkpoint_metadata,
     writes_sort_key,
@@ -29,9 +34,9 @@ from typing_extensions import override
 
 from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, Version, applied
 from treering.adapters.record_buffer import RecentValues, RecordBuffer
-from treering.async_objects import AsyncItems, sync_ledger
+from treering.async_objects import AsyncItems, AsyncLedger, sync_ledger
 from treering.errors import Conflict, InvalidInput
-from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
+from treering.ledger.keyed_records import CHANGES_MAX, KeyedRecord, KeyedRecords, RecordChange
 from treering.model.fields import check_name
 
 if TYPE_CHECKING:
@@ -39,17 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        DeltaChannelHistory,
-        PendingWrite,
-    )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from treering.async_objects import AsyncLedger
-    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
 
 RECORDS: Final = "langgraph"

@@ -26,17 +26,15 @@ from langgraph.store.base import (
 from typing_extensions import override
 
 from treering.adapters.record_buffer import RecordBuffer
-from treering.async_objects import sync_ledger
+from treering.async_objects import AsyncLedger, sync_ledger
 from treering.errors import Conflict
-from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
+from treering.ledger.keyed_records import CHANGES_MAX, KeyedRecord, RecordChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langgraph.store.base import MatchCondition, Op, Result
 
-    from treering.async_objects import AsyncLedger
-    from treering.ledger.keyed_records import KeyedRecord
     from treering.ledger.ledger import Ledger
 
 RECORDS: Final = "langgraph-store"

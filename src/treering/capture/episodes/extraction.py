@@ -11,7 +11,7 @@ import re
 from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -38,7 +38,7 @@ from treering.capture.episodes.lines import (
     storable,
 )
 from treering.capture.intake.event_ids import named_id
-from treering.capture.quarantine import reason_of
+from treering.capture.quarantine import Quarantine, reason_of
 from treering.clock import now_ms
 from treering.errors import InvalidScope, NotFound
 from treering.formats import openclaw
@@ -50,11 +50,9 @@ from treering.spine.conversion import plain
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import IO
 
     from treering.capture.episodes.files import FileLine
     from treering.capture.episodes.lines import ScopeRule
-    from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import SecretGuard
 
 

@@ -28,7 +28,7 @@ from treering.capture.episodes.files import (
     sync_folder,
 )
 from treering.capture.episodes.lines import BY_FIELD, SPOOL_SCHEMA, LineReader, NotJsonObject
-from treering.capture.quarantine import line_faults, reason_of
+from treering.capture.quarantine import Quarantine, line_faults, reason_of
 from treering.clock import now_ms
 from treering.errors import Busy, DuplicateEvent, NotFound, TreeringError
 from treering.model.codec import PAYLOAD_BYTES_MAX
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.files import FileLine
     from treering.capture.episodes.lines import EventOfLine, ScopeRule
-    from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.episodes.bounds import bound, is_dump
+from treering.capture.episodes.bounds import EventLimits, bound, is_dump
 from treering.errors import InvalidInput, InvalidKind
 from treering.formats.records.values import TOO_DEEP, Unreadable, read_value
 from treering.hook import LEVELS_MAX, shallow
@@ -22,7 +22,6 @@ from treering.model.scopes import GLOBAL, PUNCTUATION, Scope, parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.files import FileLine
     from treering.capture.secrets import SecretGuard
 

@@ -6,16 +6,12 @@ A tool that a provider runs itself, such as a web search, is declared to that pr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from treering.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 _SCHEMAS: Final = (
     "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema", "parameters",

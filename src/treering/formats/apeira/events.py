@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.episodic import USAGE_EVENT, parse_episode
+from treering.formats.apeira.episodic import USAGE_EVENT, Episode, parse_episode
 from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 from treering.formats.loose import objects_in, storable
 from treering.model.codec import decode, encode
@@ -24,7 +24,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from treering.formats.apeira.episodic import Episode
     from treering.model.events import Event
 
 OWN_FIELD: Final = "apeira"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.episodic import TYPES, next_after, parse_episode
+from treering.formats.apeira.episodic import TYPES, Episode, next_after, parse_episode
 from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
 from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
 from treering.formats.event_content import observation, placed
@@ -26,7 +26,6 @@ from treering.formats.parsed import (
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from treering.formats.apeira.episodic import Episode
     from treering.formats.parsed import LogRecord
 
 NAME: Final = "apeira"

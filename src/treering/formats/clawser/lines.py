@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -33,7 +33,6 @@ from treering.formats.parsed import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import PurePath
 
     from treering.formats.parsed import LogRecord
 

@@ -6,7 +6,7 @@ where Clawser would fail, a missing value counts as empty.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,7 +16,6 @@ from treering.formats.loose import items_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import tzinfo
 
 INVALID_TIME: Final = "Invalid Date"
 _BROWSER_TIME_MS_MAX: Final = 8_640_000_000_000_000

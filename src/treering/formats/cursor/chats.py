@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,15 +20,13 @@ from treering.formats.codex.drafts import observed
 from treering.formats.cursor.composers import SESSION_KEY, message_events, workspace_in
 from treering.formats.loose import fields_of, text_of, time_ms, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
 from treering.formats.whole import NOTHING, WholeReader, has_columns, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import PurePath
 
     from treering.formats.format import DatabaseReader
-    from treering.formats.parsed import LogRecord
 
 NAME: Final = "cursor"
 META: Final = "meta"

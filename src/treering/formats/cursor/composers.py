@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from treering.errors import TreeringError
-from treering.formats.blocks import block_events
+from treering.formats.blocks import WaitingCalls, block_events
 from treering.formats.codex.drafts import (
     PendingEvent,
     called,
@@ -30,7 +30,7 @@ from treering.formats.codex.drafts import (
 )
 from treering.formats.loose import fields_of, items_of, objects_in, says_something, time_ms, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedRecord, RecordGroup, SessionHeader
 from treering.formats.whole import (
     UNFINISHED,
     WholeReader,
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path, PurePath
 
-    from treering.formats.blocks import WaitingCalls
     from treering.formats.format import DatabaseReader, LogDatabase
-    from treering.formats.parsed import RecordGroup
 
 
 SESSION_KEY: Final = "session"

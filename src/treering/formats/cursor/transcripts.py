@@ -34,20 +34,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.blocks import WaitingCalls
-from treering.formats.codex.drafts import observed
+from treering.formats.codex.drafts import PendingEvent, observed
 from treering.formats.cursor.composers import SESSION_KEY, ComposerReader, is_row, message_events
 from treering.formats.loose import bounded, fields_of, stem, time_ms, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader
 from treering.formats.sources import open_source
 from treering.formats.whole import NOTHING, WholeReader, json_of, timed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from treering.formats.codex.drafts import PendingEvent
     from treering.formats.format import DatabaseReader
-    from treering.formats.parsed import ParsedEvent
 
 
 NAME: Final = "cursor"

@@ -17,13 +17,12 @@ from treering.model.receipts import (
 from treering.model.scopes import parse_scope
 from treering.storage.postgres import eraser, roles, schema
 from treering.storage.postgres.schema import differences
-from treering.storage.postgres.server import connect, naming_faults
+from treering.storage.postgres.server import Connection, connect, naming_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.storage.postgres.address import Address
-    from treering.storage.postgres.server import Connection
 
 PARTITIONS_MAX: Final = 1_024
 EXTENSIONS: Final = ("vector", "pg_trgm")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
-from treering.ledger.records import SealedMeanwhile
+from treering.ledger.records import Draft, SealedMeanwhile
 from treering.model.events import SCHEMA_VERSION, Header
-from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
-from treering.storage.postgres.id_cache import RunCount, open_session
+from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, Row, id_key, name_key
+from treering.storage.postgres.id_cache import IdCache, RunCount, open_session
 from treering.storage.postgres.record_keys import INSERT as KEEP_KEY
 from treering.storage.postgres.record_keys import versions_of
-from treering.storage.postgres.server import Bytes
+from treering.storage.postgres.server import Bytes, Connection
 from treering.storage.record_keys import (
     KEYED_KINDS,
     RecordKey,
@@ -31,12 +31,8 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
-    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection
     from treering.storage.postgres.sessions import Parent
 
 PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}

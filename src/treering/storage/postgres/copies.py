@@ -9,7 +9,7 @@ from psycopg.errors import UniqueViolation
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
-from treering.ledger.records import arriving, check_readable
+from treering.ledger.records import Record, SessionRecord, arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX, decode
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.scopes import Scope
@@ -26,17 +26,14 @@ from treering.storage.encoding import (
 )
 from treering.storage.erasure_records import check_same_key, claim_of
 from treering.storage.postgres.eraser import blank, by_genesis, forget_name, forget_runs
-from treering.storage.postgres.server import Bytes
-from treering.storage.postgres.sessions import copied_parent
+from treering.storage.postgres.server import Bytes, Connection
+from treering.storage.postgres.sessions import Parent, copied_parent
 from treering.storage.record_keys import KEYED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.ledger.records import Record, SessionRecord
     from treering.storage.postgres.batch import Batch, BatchSession
-    from treering.storage.postgres.server import Connection
-    from treering.storage.postgres.sessions import Parent
     from treering.storage.postgres.writer import Writer
 
 _LINKS: Final = """

@@ -31,7 +31,7 @@ from treering.ledger.records import (
     mark_of_key,
 )
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
-from treering.model.scopes import Scope
+from treering.model.scopes import Retention, Scope
 from treering.storage.encoding import (
     ERASED,
     EXPIRED,
@@ -57,7 +57,7 @@ from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.rows import fetch, note_erased, session_name
 from treering.storage.postgres.schema import HASHING, SAMPLES, SCRUBBED
-from treering.storage.postgres.server import LOCK_PATIENCE, Bytes
+from treering.storage.postgres.server import LOCK_PATIENCE, Bytes, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -66,9 +66,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Erasure, Selection, SessionErasure
     from treering.model.receipts import Physical
-    from treering.model.scopes import Retention
     from treering.storage.postgres.batch import Batch
-    from treering.storage.postgres.server import Connection
     from treering.storage.postgres.writer import Writer
 
 SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024

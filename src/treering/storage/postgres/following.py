@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.errors import InvalidCursor
-from treering.storage.encoding import bounded
+from treering.storage.encoding import Row, bounded
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES, fetch
 
 if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Connection
 

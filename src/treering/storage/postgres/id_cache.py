@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.storage.encoding import name_key
 from treering.storage.postgres.rows import session_name
-from treering.storage.postgres.sessions import find_cut
+from treering.storage.postgres.sessions import Parent, find_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from treering.ledger.records import ForkPoint
     from treering.model.scopes import Scope
     from treering.storage.postgres.server import Connection
-    from treering.storage.postgres.sessions import Parent
 
 REMEMBERED_MAX: Final = 50_000
 """Entries of each table; a full one is emptied."""

@@ -14,7 +14,7 @@ import psycopg
 
 from treering.memory.records import INDEX_NAMES, Document, DocumentColumns, SavedFold
 from treering.memory.vectors import SCALE_BYTES
-from treering.model.queries import FollowStep
+from treering.model.queries import FollowStep, Mark
 from treering.storage.encoding import corrupt_on_error
 from treering.storage.memory import BUILD_S, HNSW_DOCUMENTS, read_rows, write_rows
 from treering.storage.postgres import memory_documents
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from treering.memory.records import IndexEntry, IndexName, IndexState, Row
     from treering.model.events import Event
-    from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Connection

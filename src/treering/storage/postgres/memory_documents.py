@@ -8,9 +8,9 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import REMEMBERED_KINDS, IndexState
-from treering.model.queries import FollowedEvents, FollowStep
-from treering.storage.encoding import GONE, corrupt_on_error
+from treering.memory.records import REMEMBERED_KINDS, IndexEntry, IndexName, IndexState
+from treering.model.queries import FollowedEvents, FollowStep, Mark
+from treering.storage.encoding import GONE, Row, corrupt_on_error
 from treering.storage.memory import FOLDED_KINDS, MEMORIES, entries
 from treering.storage.postgres import following
 from treering.storage.postgres.following import (
@@ -28,11 +28,8 @@ from treering.storage.runs import state_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import IndexEntry, IndexName
     from treering.model.events import Event
-    from treering.model.queries import Mark
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
     from treering.storage.postgres.server import Connection

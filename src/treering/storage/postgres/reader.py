@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from treering.ledger.records import HIDDEN_IDS, EventLocation
+from treering.ledger.records import HIDDEN_IDS, Draft, EventLocation, Record
 from treering.model.events import Event, Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
-from treering.model.queries import FollowedEvents, Mark
+from treering.model.queries import FollowedEvents, Mark, Query, SessionTally
 from treering.storage.encoding import (
     ERASED,
     EXPIRED,
@@ -36,7 +36,7 @@ from treering.storage.postgres.rows import (
     WIDTH,
     fetch,
 )
-from treering.storage.postgres.server import Bytes
+from treering.storage.postgres.server import Bytes, Connection, Server
 from treering.storage.repeats import taken
 from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
@@ -45,13 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, Record
-    from treering.model.queries import Query, SessionTally
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
     from treering.storage.encoding import Row
     from treering.storage.postgres.id_cache import IdCache
-    from treering.storage.postgres.server import Connection, Server
 
 LAST: Final = 2**62
 """After every seq and position."""

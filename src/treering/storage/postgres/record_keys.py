@@ -6,9 +6,9 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.model.codec import decode
-from treering.storage.encoding import GONE, id_of
+from treering.storage.encoding import GONE, Row, id_of
 from treering.storage.postgres.rows import EVENT, empty_tables, fetch
-from treering.storage.postgres.server import Bytes
+from treering.storage.postgres.server import Bytes, Connection
 from treering.storage.record_keys import (
     COLUMNS,
     KEYED_KINDS,
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection
 
 INSERT: Final = f"""
 INSERT INTO record_keys ({", ".join(COLUMNS)}) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from treering.derive.search_texts import is_searchable
-from treering.model.events import Event
+from treering.derive.search_texts import SearchText, is_searchable
+from treering.model.events import Event, Header
 from treering.model.queries import FollowStep, Mark
 from treering.model.scopes import Scope
 from treering.model.search_words import grams_of
 from treering.model.searches import SearchCandidate, SearchCandidates, best_shares
-from treering.storage.encoding import EXPIRED, GONE, corrupt_on_error
+from treering.storage.encoding import EXPIRED, GONE, Row, corrupt_on_error
 from treering.storage.postgres import following
 from treering.storage.postgres.following import Which, mark_of, next_events, place, unsettled
 from treering.storage.postgres.rows import EVENT, HEADER, empty_tables, fetch, note_erased
-from treering.storage.postgres.server import enter_scope
+from treering.storage.postgres.server import Connection, enter_scope
 from treering.storage.runs import FAILED_STATES
 from treering.storage.search_marks import (
     CANDIDATES_MAX,
@@ -41,13 +41,9 @@ from treering.storage.search_marks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from treering.derive.search_texts import SearchText
-    from treering.model.events import Header
     from treering.model.search_queries import Narrowing, SearchQuery, Term
-    from treering.storage.encoding import Row
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection
 
 LAYOUT: Final = 4
 """Raised when other words of an event are entered: older entries lack some of them."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.records import ForkPoint
+from treering.ledger.records import ForkPoint, SessionHead, SessionRecord
 from treering.ledger.restoring import without_parent
 from treering.storage.encoding import (
     corrupt_on_error,
@@ -22,7 +22,6 @@ from treering.storage.postgres.rows import fetch, session_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.ledger.records import SessionHead, SessionRecord
     from treering.model.scopes import Scope
     from treering.storage.postgres.server import Connection
 

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES
-from treering.ledger.records import Projection
+from treering.ledger.records import Draft, Projection, ProvedChain, Record, SessionRecord
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
-from treering.storage.encoding import EXPIRED
+from treering.storage.encoding import EXPIRED, Row
 from treering.storage.notifier import Notifier
 from treering.storage.postgres import (
     memory,
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, ProvedChain, Record, SessionRecord
     from treering.model.events import Header
     from treering.model.queries import Mark
-    from treering.storage.encoding import Row
     from treering.storage.postgres.server import Connection, Server
 
 _SEALED: Final = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from treering.derive.tool_facts import TOOL_KINDS
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
-from treering.storage.encoding import EXPIRED, GONE, corrupt_on_error
+from treering.storage.encoding import EXPIRED, GONE, Row, corrupt_on_error
 from treering.storage.postgres import following
 from treering.storage.postgres.following import AFTER, IN_ORDER, place, read_mark, write_mark
 from treering.storage.postgres.rows import (
@@ -25,7 +25,7 @@ from treering.storage.postgres.rows import (
     fetch,
     headers,
 )
-from treering.storage.tool_calls import RUN_STATES, read_facts
+from treering.storage.tool_calls import RUN_STATES, Facts, Group, read_facts
 from treering.storage.tool_records import PASSED_MAX, ScopePlace, Stretch
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.model.views import RunState
-    from treering.storage.encoding import Row
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Connection, Server
     from treering.storage.projections import Pairs
-    from treering.storage.tool_calls import Facts, Group
 
 STRETCH: Final = 4_000
 """Settled events read in one transaction."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from psycopg.errors import UniqueViolation
 
 from treering.errors import Conflict, InvalidInput, TreeringError
-from treering.model.events import SCHEMA_VERSION
+from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, moved_on, stored_id
-from treering.storage.postgres.id_cache import RunCount, open_scope
-from treering.storage.postgres.server import enter_scope
+from treering.storage.postgres.id_cache import CachedSession, IdCache, RunCount, open_scope
+from treering.storage.postgres.server import Connection, Server, enter_scope
 from treering.storage.postgres.sessions import find_parent, no_such_seq
 from treering.storage.record_keys import KEYED_KINDS, named_keys
 from treering.storage.repeats import taken
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft
-    from treering.model.events import Header
-    from treering.storage.postgres.id_cache import CachedSession, IdCache
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection, Server
 
 _APPEND: Final = b"""
 SELECT * FROM append_event(

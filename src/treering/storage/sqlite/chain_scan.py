@@ -35,7 +35,7 @@ from uuid_utils import UUID
 
 from treering.ledger import chain
 from treering.ledger.chain import SALT_BYTES
-from treering.ledger.records import ProvedChain
+from treering.ledger.records import ProvedChain, Unread
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import (
@@ -51,15 +51,13 @@ from treering.storage.keys import KeyFolder
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.opening import shares_live_log
 from treering.storage.sqlite.reader import Reader
-from treering.storage.sqlite.rows import RECORD, WITH_CONTENT, fetch_all
+from treering.storage.sqlite.rows import RECORD, WITH_CONTENT, Row, fetch_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import apsw
 
-    from treering.ledger.records import Unread
-    from treering.storage.sqlite.rows import Row
 
 PAGE: Final = 1_000
 """Positions that are read at once."""

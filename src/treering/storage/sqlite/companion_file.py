@@ -18,7 +18,7 @@ from treering.errors import Busy, LedgerMoved
 from treering.locks import Lock
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import GONE, UNREADABLE
-from treering.storage.sqlite.database import MEMORY, PATIENCE_S
+from treering.storage.sqlite.database import MEMORY, PATIENCE_S, Database
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.indexes import INDEXED_POSITION
@@ -29,14 +29,12 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
-from treering.storage.sqlite.rows import fetch_all, fetch_value, is_sound, name_id
+from treering.storage.sqlite.rows import Row, fetch_all, fetch_value, is_sound, name_id
 from treering.storage.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.rows import Row
 
 CACHE_KIB: Final = 16_384
 _FACTS: Final = """

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
-from treering.ledger.records import arriving, check_readable
+from treering.ledger.records import ForkPoint, Record, SessionRecord, arriving, check_readable
 from treering.ledger.restoring import without_parent
 from treering.model.codec import PAYLOAD_BYTES_MAX, decode
 from treering.model.kinds import ERASURE_KINDS
@@ -30,7 +30,6 @@ from treering.storage.sqlite.sessions import find_cut
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.ledger.records import ForkPoint, Record, SessionRecord
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.writer import Writer
 

@@ -20,12 +20,12 @@ import apsw
 from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, OutcomeUnknown, ReadOnly
 from treering.locks import PATIENCE_S as LOCK_PATIENCE_S
 from treering.locks import Lock
-from treering.storage import forks
+from treering.storage import Durability, Mode, forks
 from treering.storage.encoding import UNREADABLE
 from treering.storage.notifier import Notifier
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import damaged, translate
-from treering.storage.sqlite.file_guard import FileGuard
+from treering.storage.sqlite.file_guard import FileGuard, Moved
 from treering.storage.sqlite.opening import (
     CREATE,
     PrivateCopy,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from treering.model.events import Header
-    from treering.storage import Durability, Mode
-    from treering.storage.sqlite.file_guard import Moved
 
 
 PATIENCE_S: Final = 30.0

@@ -23,7 +23,7 @@ from treering.errors import Busy
 from treering.ledger.records import Erased, Erasure, SessionErasure, Share, forgotten_name
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED, KINDS, SOURCES
-from treering.model.scopes import Scope
+from treering.model.scopes import Retention, Scope
 from treering.storage import encoding
 from treering.storage.encoding import EXPIRED, corrupt_on_error, name_key
 from treering.storage.erasure_records import cover_of
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Draft, Selection
     from treering.model.receipts import Physical
-    from treering.model.scopes import Retention
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.id_cache import IdCache

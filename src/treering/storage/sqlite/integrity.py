@@ -19,12 +19,11 @@ from treering.storage.sqlite import runs, schema, tool_records
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.id_cache import SEALED_MARK
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at, positions_in
-from treering.storage.sqlite.rows import fetch_all, fetch_value, key_of_names, session_name
+from treering.storage.sqlite.rows import Row, fetch_all, fetch_value, key_of_names, session_name
 
 if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.sealing import Opener
-    from treering.storage.sqlite.rows import Row
 
 # All that can be counted in one pass: each of these alone would read the whole file again.
 _EVENTS: Final = f"""

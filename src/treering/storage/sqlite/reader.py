@@ -10,11 +10,11 @@ from uuid import UUID
 import msgspec
 
 from treering.errors import Corrupt, InvalidCursor
-from treering.ledger.records import HIDDEN_IDS, EventLocation
+from treering.ledger.records import HIDDEN_IDS, EventLocation, Record
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
-from treering.model.queries import FollowedEvents, Mark
+from treering.model.queries import FollowedEvents, Mark, Query, SessionTally
 from treering.storage import encoding
 from treering.storage.encoding import (
     ERASED,
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Record
-    from treering.model.queries import Query, SessionTally
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
     from treering.storage.sqlite.database import Database

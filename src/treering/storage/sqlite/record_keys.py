@@ -19,7 +19,7 @@ from treering.storage.record_keys import (
     record_key,
     stored_keys,
 )
-from treering.storage.sqlite.reader import find_scope, find_session
+from treering.storage.sqlite.reader import Reader, find_scope, find_session
 from treering.storage.sqlite.rows import (
     EVENT,
     WITH_CONTENT,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.storage.sqlite.reader import Reader
     from treering.storage.sqlite.rows import Row
 
 INSERT: Final = "INSERT OR IGNORE INTO record_keys VALUES (?, ?, ?, ?, ?)"

@@ -26,12 +26,11 @@ from treering.storage.encoding import (
     name_of,
     payload_of,
 )
-from treering.storage.sealing import is_box
+from treering.storage.sealing import Opener, is_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from treering.storage.sealing import Opener
 
 Row: TypeAlias = tuple[Any, ...]
 PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from treering.derive.search_texts import is_searchable
+from treering.derive.search_texts import SearchText, is_searchable
 from treering.errors import StorageError
 from treering.model.codec import encode
 from treering.model.events import Event, Header
@@ -35,17 +35,15 @@ from treering.storage.search_marks import (
     time_marks,
 )
 from treering.storage.sqlite.companion_file import CompanionFile, unseen_erasures
-from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value
+from treering.storage.sqlite.rows import Row, fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
     from treering.model.search_queries import Narrowing, SearchQuery, Term
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.reader import Reader
-    from treering.storage.sqlite.rows import Row
 
 PAGE_EVENTS: Final = 1_000
 """Events read at once. One transaction enters a page, or many if the index lags far behind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, NotFound
-from treering.ledger.records import ForkPoint
+from treering.ledger.records import Draft, ForkPoint, SessionHead, SessionRecord
 from treering.storage.encoding import (
     corrupt_on_error,
     cut_of,
@@ -15,7 +15,7 @@ from treering.storage.encoding import (
 )
 from treering.storage.repeats import taken
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
-from treering.storage.sqlite.reader import LAST, find_scope, find_session
+from treering.storage.sqlite.reader import LAST, Reader, find_scope, find_session
 from treering.storage.sqlite.rows import fetch_all, fetch_one, fetch_value, session_name
 
 if TYPE_CHECKING:
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from treering.ledger.records import Draft, SessionHead, SessionRecord
     from treering.model.events import Header
     from treering.model.scopes import Scope
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.id_cache import IdCache
-    from treering.storage.sqlite.reader import Reader
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
 """What ``encoding.cut_of`` takes."""

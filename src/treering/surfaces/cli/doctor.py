@@ -24,10 +24,10 @@ from treering.capture.health import (
     look_at,
     unreadable_folders,
 )
-from treering.capture.hooks.installing import AGENTS, plan_uninstall
+from treering.capture.hooks.installing import AGENTS, Plan, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
 from treering.capture.hooks.spool import UNREAD, default_spool, spool_files
-from treering.capture.intake.log_search import log_folders
+from treering.capture.intake.log_search import LogFolder, log_folders
 from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
 from treering.clock import now_ms
 from treering.errors import InvalidScope, NotFound, NotPermitted, TreeringError
@@ -73,8 +73,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.capture.health import LogHealth
-    from treering.capture.hooks.installing import Plan
-    from treering.capture.intake.log_search import LogFolder
     from treering.capture.quarantine import QuarantineEntry
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session

@@ -13,8 +13,8 @@ import msgspec
 from treering.clock import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.model.queries import items_of
-from treering.model.scopes import parse_retention_entry
-from treering.model.searches import HITS_MAX
+from treering.model.scopes import Scope, parse_retention_entry
+from treering.model.searches import HITS_MAX, SearchHit
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import (
     Options,
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from treering.ledger.erasure import Replacement
     from treering.ledger.ledger import Ledger
     from treering.model.receipts import ExpireReceipt, ForgetReceipt, Physical, RedactReceipt
-    from treering.model.scopes import Scope
-    from treering.model.searches import SearchHit
 
 
 _PREVIEW: Final = (

@@ -17,7 +17,7 @@ from treering.capture.quarantine import note_faults
 from treering.clock import now_ms
 from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
-from treering.model.intakes import NOT_A_LOG
+from treering.model.intakes import NOT_A_LOG, Fault, ImportReceipt, SourceReceipt
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import argument, command, find_scope, flag, option
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.intakes import Fault, ImportReceipt, SourceReceipt
     from treering.model.scopes import Scope
 FAULTS_SHOWN: Final = 5
 """Files with faults of one sort that are named."""

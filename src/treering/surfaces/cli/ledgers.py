@@ -28,7 +28,7 @@ from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import scope_shown
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import Item, counted
 from treering.surfaces.shared.times import check_order, parse_moment
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
-    from treering.surfaces.shared.texts import Item
 
 
 MEMORY: Final = ":memory:"

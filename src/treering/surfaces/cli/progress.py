@@ -6,14 +6,12 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click._termui_impl import ProgressBar
 
 Advance: TypeAlias = Callable[[int], None] | None

@@ -23,12 +23,12 @@ from treering.surfaces.cli.declare import (
     limit_option,
     scope_shown,
 )
-from treering.surfaces.cli.finding import short_events, short_sessions
+from treering.surfaces.cli.finding import ShortIds, short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, is_unknown, location_of, open_to_ask, say_unknown
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import folded, say_folded
-from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
+from treering.surfaces.shared.session_commands import Origin, origin_of, resuming, show_command
 from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import clock, moment, typed_zone
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.searches import SearchHit, SearchResult, SessionHits
-    from treering.surfaces.cli.finding import ShortIds
-    from treering.surfaces.shared.session_commands import Origin
 
 
 _WITHOUT: Final = re.compile(r"-(?!h$)[^-\s]")

@@ -42,7 +42,7 @@ from treering.surfaces.pages.blocks import (
     TextBlock,
 )
 from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped
-from treering.surfaces.pages.transcripts import PageCover, TurnHead
+from treering.surfaces.pages.transcripts import PageCover, PageExtent, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
     clean,
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.surfaces.pages.blocks import DiffRow, TextSpan
     from treering.surfaces.pages.entries import PageEntry
-    from treering.surfaces.pages.transcripts import PageExtent
 
 
 LINES_AT_ONCE: Final = 100

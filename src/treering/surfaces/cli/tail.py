@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import (
     PAGE_ITEMS_MAX,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
-    from treering.model.scopes import Scope
     from treering.surfaces.cli.finding import ShortIds
 
 EVENTS: Final = 20

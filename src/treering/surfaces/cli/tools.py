@@ -12,7 +12,7 @@ import msgspec
 from treering.errors import NotFound
 from treering.model.codec import encode
 from treering.model.queries import Page
-from treering.model.tools import REASONS, STATUSES
+from treering.model.tools import REASONS, STATUSES, ToolRecord, ToolStatistics
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import (
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.tools import ToolRecord, ToolStatistics
 
 
 LIST_ITEMS: Final = 50

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from starlette.routing import Route
 
 from treering.errors import InvalidScope, TreeringError, Unsupported
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.mcp.toolbox import LateLedger, Toolbox
 from treering.surfaces.server.access import check_right, name_route
 from treering.surfaces.server.problems import Problem, answer_problem, problem_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from starlette.types import Scope as Connection
 
     from treering.ledger.ledger import Ledger
-    from treering.model.scopes import Scope
     from treering.surfaces.server.grants import Grant
 
 PATH: Final = "/mcp"

@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.records import AGENT
-from treering.surfaces.mcp.schemas import one_line
+from treering.surfaces.mcp.schemas import ToolSchema, one_line
 from treering.surfaces.shared.texts import Mask
 from treering.surfaces.shared.texts import one_line as visible
 from treering.version import __version__
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
-    from treering.surfaces.mcp.schemas import ToolSchema
     from treering.surfaces.mcp.toolbox import Toolbox
 
 

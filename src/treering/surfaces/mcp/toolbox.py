@@ -11,7 +11,7 @@ from treering.context.tokens import estimate
 from treering.errors import Closed, InvalidInput, InvalidScope, LedgerMoved, NotFound, TreeringError
 from treering.ledger.records import AGENT
 from treering.model.queries import make_seq_cursor
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.mcp.schemas import (
     ROOM,
     Answer,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, Header
     from treering.model.memories import RecalledEpisode, RecalledFact, RecalledTurn
-    from treering.model.scopes import Scope
     from treering.model.searches import SearchHit
 
 SUMMARY_CHARACTERS_MAX: Final = 400

@@ -5,7 +5,7 @@ Every style is a class, so that a page may forbid all styles but its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +34,6 @@ from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import about, utc_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 

@@ -42,14 +42,13 @@ from treering.surfaces.pages.wording import (
     text_of,
     tool_of,
 )
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import Mask, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.model.messages import Media
     from treering.surfaces.pages.transcripts import TurnHead
-    from treering.surfaces.shared.texts import Mask
 
 
 GROUP_MIN: Final = 2

@@ -31,18 +31,15 @@ from treering.surfaces.pages.blocks import (
 )
 from treering.surfaces.pages.blocks_html import PageLinks, entry_html, fenced_lines
 from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped
-from treering.surfaces.pages.entries import Checked
+from treering.surfaces.pages.entries import Checked, PageEntry
 from treering.surfaces.pages.styles import plain_text
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import clean, size_text, span_text, spent_text, state_of
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import Mask, counted
 from treering.surfaces.shared.times import utc_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from treering.surfaces.pages.entries import PageEntry
-    from treering.surfaces.shared.texts import Mask
 
 
 WITHHELD: Final = "withheld: this seemed to hold a secret"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.model.events import Header
+from treering.model.events import Event, Header
 from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.events import Event
     from treering.model.tools import ToolRecord
 
 LINKS_MAX: Final = 100

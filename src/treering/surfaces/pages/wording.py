@@ -29,14 +29,13 @@ from treering.model.parts import (
 )
 from treering.spine.words import SUMMARY_CHARACTERS, shorten
 from treering.surfaces.pages.tool_blocks import call_hint
-from treering.surfaces.shared.texts import counted, printable
+from treering.surfaces.shared.texts import Mask, counted, printable
 from treering.surfaces.shared.times import duration
 
 if TYPE_CHECKING:
     from treering.model.views import Spent
     from treering.surfaces.pages.entries import PageEntry
     from treering.surfaces.pages.transcripts import TurnHead
-    from treering.surfaces.shared.texts import Mask
 
 HINT_CHARACTERS_MAX: Final = 120
 _UNNAMED: Final = "(unnamed)"

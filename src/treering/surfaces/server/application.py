@@ -21,7 +21,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
 from treering.errors import Busy, InvalidInput, ReadOnly, TooLarge, TreeringError
 from treering.model.scopes import Scope as LedgerScope
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from treering.ledger.ledger import Ledger

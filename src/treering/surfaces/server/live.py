@@ -26,7 +26,7 @@ from treering.ledger.following import cursor_at, mark_of
 from treering.model.kinds import stored_kinds
 from treering.model.queries import Mark, pack, unpack
 from treering.model.scopes import Scope, parse_scope
-from treering.surfaces.server.problems import answer_problem, problem_of
+from treering.surfaces.server.problems import Limits, answer_problem, problem_of
 from treering.surfaces.server.reading import Arguments
 from treering.surfaces.shared.texts import scope_names
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, Header
-    from treering.surfaces.server.problems import Limits
 
 END: Final = "end"
 """In place of a cursor: only new events."""

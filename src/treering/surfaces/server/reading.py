@@ -25,8 +25,8 @@ from treering.model.queries import (
 )
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SearchResult
 from treering.model.sessions import SessionOutline, SessionState
-from treering.model.tools import Order
-from treering.model.views import Counts, Usage
+from treering.model.tools import Order, ToolRecord, ToolStatistics
+from treering.model.views import Counts, Goal, TurnView, Usage
 from treering.surfaces.shared.file_touches import Touch, find_touches
 from treering.surfaces.shared.statistics import DAYS, DAYS_MAX, Statistics
 from treering.surfaces.shared.statistics import statistics as count_activity
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
     from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange
     from treering.model.receipts import Verification
-    from treering.model.tools import ToolRecord, ToolStatistics
-    from treering.model.views import Goal, TurnView
     from treering.surfaces.server.routes import Request
 
 READER: Final = "http"

@@ -11,7 +11,7 @@ from treering.formats.otel import OtelSpan
 from treering.ledger.erasure import Replacement
 from treering.ledger.records import AGENT
 from treering.model.events import Header, NewEvent
-from treering.model.memories import NewFact
+from treering.model.memories import Fact, LearnResult, NewFact
 from treering.model.sessions import Isolation, Mode, SessionOutline
 from treering.surfaces.server.problems import BATCH_EVENTS_MAX
 from treering.surfaces.server.reading import Arguments, session_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.ledger.sessions import Session
-    from treering.model.memories import Fact, LearnResult
     from treering.model.receipts import ForgetReceipt, RedactReceipt
     from treering.surfaces.server.routes import Request
 

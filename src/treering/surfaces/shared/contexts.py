@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,8 +12,6 @@ from treering.context.texts import text_of
 from treering.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from treering.ledger.contexts import Shown
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session

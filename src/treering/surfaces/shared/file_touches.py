@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.model.searches import HITS_MAX
+from treering.model.searches import HITS_MAX, SearchHit
 from treering.surfaces.shared.session_commands import show_command
 from treering.surfaces.shared.texts import Mask
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.searches import SearchHit
 
 PATH_CHARACTERS_MAX: Final = 300
 PROMPTS_AT_ONCE: Final = 20

@@ -14,17 +14,15 @@ from treering.errors import TreeringError
 from treering.ledger.records import AGENT
 from treering.model.kinds import RUN_ENDS
 from treering.model.queries import items_of
-from treering.model.scopes import DAY_MS
+from treering.model.scopes import DAY_MS, Scope
 from treering.surfaces.shared.session_commands import scope_flag
-from treering.surfaces.shared.texts import counted, days_kept
+from treering.surfaces.shared.texts import Mask, counted, days_kept
 from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.ledger.ledger import Ledger
-    from treering.model.scopes import Scope
-    from treering.surfaces.shared.texts import Mask
 
 Level = Literal["ok", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)

@@ -12,11 +12,10 @@ import msgspec
 
 from treering.errors import KeyMissing, TreeringError
 from treering.model.kinds import IMPORTED
-from treering.model.scopes import GLOBAL
+from treering.model.scopes import GLOBAL, Scope
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
-    from treering.model.scopes import Scope
 
 _RESUMED: Final = {
     "claude-code": "claude --resume {id}",

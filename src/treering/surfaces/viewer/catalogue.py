@@ -25,8 +25,8 @@ from treering.errors import NotFound
 from treering.memory.records import MEMORY_SESSION
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX, items_of
-from treering.model.sessions import IDLE_MINUTES
-from treering.model.tools import FAILING
+from treering.model.sessions import IDLE_MINUTES, SessionOutline
+from treering.model.tools import FAILING, ToolRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.sessions import SessionOutline
-    from treering.model.tools import ToolRecord
     from treering.model.views import Spent
 
 TURN: Final = "conversation.user"

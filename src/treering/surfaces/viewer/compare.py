@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from treering.derive.search_texts import files_in
 from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.model.tools import FAILING
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
@@ -27,16 +27,14 @@ from treering.surfaces.viewer.parts import (
     took,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.ledger.families import Family
-    from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
     from treering.model.views import Counts, TurnView, Usage
-    from treering.surfaces.viewer.requests import PageRequest
 
 TURNS_MAX: Final = 200
 CHOICES: Final = 100

@@ -20,13 +20,12 @@ from treering.surfaces.viewer.parts import (
     table,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 from treering.surfaces.viewer.tools import call_html
 
 if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.surfaces.viewer.requests import PageRequest
 
 CALLS_MAX: Final = PAGE_ITEMS_MAX
 """How many calls of each scope the list covers: the latest."""

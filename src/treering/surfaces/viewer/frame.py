@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.surfaces.viewer.parts import NOTHING, Markup, html, html_if
-from treering.surfaces.viewer.requests import PERIODS, PageBody
+from treering.surfaces.viewer.requests import PERIODS, PageBody, PageRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from treering.surfaces.server.problems import Problem
-    from treering.surfaces.viewer.requests import PageRequest
 
 THEMES: Final = ("auto", "light", "dark")
 THEME_COOKIE: Final = "treering-theme"

@@ -16,10 +16,10 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.model.search_queries import OPERATORS
 from treering.model.searches import HITS_MAX
-from treering.model.sessions import SESSION_STATES
+from treering.model.sessions import SESSION_STATES, SessionOutline
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import milliseconds, typed_zone
-from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
+from treering.surfaces.viewer.catalogue import ScopeFigures, known_cost, sums_of, used_in
 from treering.surfaces.viewer.frame import empty, sentence
 from treering.surfaces.viewer.parts import (
     NOTHING,
@@ -39,7 +39,7 @@ from treering.surfaces.viewer.parts import (
     session_link,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments
 from treering.surfaces.viewer.tools import call_words
 from treering.surfaces.viewer.usage import day_of, span_index, spans_of
 
@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
     from treering.derive.periods import Period
     from treering.derive.reports import Sums
-    from treering.model.sessions import SessionOutline
     from treering.model.tools import ToolRecord
-    from treering.surfaces.viewer.catalogue import ScopeFigures
-    from treering.surfaces.viewer.requests import PageRequest
 
 
 ROWS: Final = 50

@@ -27,14 +27,13 @@ from treering.surfaces.viewer.parts import (
     short_id,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, RecalledFact
     from treering.model.scopes import Scope
-    from treering.surfaces.viewer.requests import PageRequest
 
 FACTS: Final = 100
 EPISODES: Final = 30

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Self
 
 from treering.model.codec import encode
 from treering.surfaces.shared.times import ago, clock, duration, moment
-from treering.surfaces.viewer.requests import session_address
+from treering.surfaces.viewer.requests import PageRequest, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from treering.model.sessions import SessionOutline
     from treering.surfaces.server.grants import Right
-    from treering.surfaces.viewer.requests import PageRequest
 
 
 class Markup(str):

@@ -9,13 +9,12 @@ from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
 from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, html_if, kept_inputs, when
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.model.searches import SearchHit, SearchResult, SessionHits
-    from treering.surfaces.viewer.requests import PageRequest
 
 HITS: Final = 40
 SESSIONS_MAX: Final = 20

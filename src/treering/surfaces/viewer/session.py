@@ -23,7 +23,7 @@ from treering.surfaces.shared.session_commands import origin_of, resuming, show_
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.parts import NOTHING, Markup, action_button, amount, html, html_if
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 from treering.surfaces.viewer.session_rows import (
     FILTERS,
     MAPS,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.sessions import SessionOutline
     from treering.model.views import TurnView
-    from treering.surfaces.viewer.requests import PageRequest
 
 
 OUTLINE_EVENTS_MAX: Final = 3_000

@@ -24,7 +24,7 @@ from treering.surfaces.shared.contexts import (
 )
 from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.parts import NOTHING, Markup, html, html_if
-from treering.surfaces.viewer.requests import ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageRequest, ViewArguments, session_address
 from treering.surfaces.viewer.session import undo_buttons
 from treering.surfaces.viewer.session_rows import event_of, opened
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.events import Event, Header
     from treering.model.views import TurnView
-    from treering.surfaces.viewer.requests import PageRequest
 
 PAYLOAD_CHARACTERS_MAX: Final = 400_000
 PIECES_MAX: Final = 400

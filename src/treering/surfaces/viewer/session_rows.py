@@ -32,7 +32,7 @@ from treering.surfaces.pages.transcripts import call_finder, event_fetcher, read
 from treering.surfaces.pages.wording import given_of, note_of, raw_output_of, span_text, tool_of
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.parts import Markup
-from treering.surfaces.viewer.requests import session_address
+from treering.surfaces.viewer.requests import PageRequest, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from treering.model.tools import ToolRecord
     from treering.model.views import Counts, Spent, TurnView
     from treering.surfaces.pages.blocks import PictureBlock, SubagentBlock
-    from treering.surfaces.viewer.requests import PageRequest
 
 
 PAGE_EVENTS: Final = 120

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
 from treering.errors import NotFound, TreeringError
 from treering.model.queries import PAGE_ITEMS_MAX
@@ -47,7 +47,6 @@ from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArgumen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
     from treering.ledger.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from treering.context.texts import tool_output_text
 from treering.errors import NotFound
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.model.tools import FAILING
+from treering.model.tools import FAILING, ToolRecord, ToolStatistics
 from treering.surfaces.pages.blocks_html import PageLinks, blocks_html
 from treering.surfaces.pages.display import display_entry
 from treering.surfaces.pages.entries import PageEntry
@@ -27,12 +27,10 @@ from treering.surfaces.viewer.parts import (
     took,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from treering.model.events import Event
-    from treering.model.tools import ToolRecord, ToolStatistics
-    from treering.surfaces.viewer.requests import PageRequest
 
     ToolGroups = defaultdict[str | None, list[tuple[str, ToolStatistics]]]
 

@@ -24,14 +24,13 @@ from treering.surfaces.viewer.parts import (
     table,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.model.events import Header
     from treering.model.receipts import Verification
-    from treering.surfaces.viewer.requests import PageRequest
 
 ERASURES: Final = 50
 SCOPES_NAMED: Final = 3

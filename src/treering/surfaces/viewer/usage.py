@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from treering.derive.reports import Tokens
+from treering.derive.reports import Sums, Tokens
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import clock
 from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
@@ -29,15 +29,13 @@ from treering.surfaces.viewer.parts import (
     share_bar,
     table,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.derive.periods import Period
-    from treering.derive.reports import Sums
     from treering.surfaces.viewer.catalogue import ScopeFigures, UsedTokens
-    from treering.surfaces.viewer.requests import PageRequest
 
 
 ROWS_MAX: Final = 25

@@ -10,7 +10,7 @@ import msgspec
 
 from treering.errors import InvalidInput, InvalidScope
 from treering.ledger.jsonl import OpeningLine, decode_line
-from treering.model.scopes import GLOBAL, parse_scope
+from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import fail, invocation, show, show_aside
 from treering.surfaces.cli.declare import (
     argument,
@@ -29,15 +29,13 @@ from treering.surfaces.cli.ledgers import (
     shown,
 )
 from treering.surfaces.cli.output import STANDARD, input_stream, note, output_stream
-from treering.surfaces.cli.progress import counting, filling, measuring
+from treering.surfaces.cli.progress import Advance, counting, filling, measuring
 from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from treering.model.receipts import CopyReceipt, RestoreReceipt
-    from treering.model.scopes import Scope
-    from treering.surfaces.cli.progress import Advance
 
 
 OPENING_BYTES_MAX: Final = 16_384

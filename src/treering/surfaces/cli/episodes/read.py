@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.errors import InvalidInput
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
-from treering.model.queries import Query
+from treering.model.queries import Page, Query
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import (
     argument,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.queries import Page
     from treering.model.scopes import Scope
     from treering.model.searches import SearchHit, SearchResult, SessionHits
 

@@ -18,7 +18,7 @@ from treering.model.codec import (
     canonical,
     parse_json,
 )
-from treering.model.events import NewEvent
+from treering.model.events import Header, NewEvent
 from treering.model.fields import check_id, check_summary
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import show
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from treering.capture.episodes.extraction import Extracted, SpoolExtractor
     from treering.capture.episodes.ingest import FollowReceipt, IngestReceipt
     from treering.model.codec import Json
-    from treering.model.events import Header
 
 
 _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refer to it with refs"

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.clock import now_ms
 from treering.errors import InvalidInput, NotFound
-from treering.model.memories import CATEGORIES, FACT_STATES, Fact
+from treering.model.memories import CATEGORIES, FACT_STATES, Fact, FactChange, LearnResult
 from treering.model.queries import Page
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
@@ -22,7 +22,7 @@ from treering.surfaces.cli.declare import (
     limit_option,
     option,
 )
-from treering.surfaces.cli.finding import find_fact, short_events, short_facts
+from treering.surfaces.cli.finding import ShortIds, find_fact, short_events, short_facts
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask, show_page
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, print_table
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.memories import FactChange, LearnResult
-    from treering.surfaces.cli.finding import ShortIds
 
 
 LIST_ITEMS: Final = 50
