@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
 
-
 __all__ = ["TreeringMemoryService", "TreeringSessionService"]
-
 
 RECORDS: Final = "adk"
 STATE_SESSION: Final = "adk-state"

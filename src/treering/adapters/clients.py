@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     )
     from treering.spine.runs import Run, ToolCall
 
-
 Client = TypeVar("Client")
 EVENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """The longest event of a stream that is read."""

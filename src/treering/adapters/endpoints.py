@@ -15,7 +15,6 @@ from treering.model.parts import UsageReported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
 SUMMARY_PROMPT: Final = (
     "You are given the older part of a conversation between a user and an assistant who uses tools."
     " It will be taken away, and your summary is all that the assistant keeps of it."

@@ -22,7 +22,6 @@ from treering.rules.fact_extraction import Candidate, Utterance
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
 TIMEOUT_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 * 2**20
 ANSWER_CHARACTERS_MAX: Final = 20_000

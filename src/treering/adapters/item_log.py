@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header, NewEvent
     from treering.spine.runs import Run
 
-
 ITEMS_AT_ONCE: Final = 500
 _log: Final = lazy_logger("treering")
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.spine.runs import Run
 
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 

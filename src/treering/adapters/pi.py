@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from treering.spine.dispatcher import Spine
     from treering.spine.runs import Run
 
-
 __all__ = ["BadLine", "PiReceipt", "PiRecorder", "record_pi"]
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TreeringConversationStore", "TreeringRecorder"]
 
-
 CLAIMS_MAX: Final = 1_000
 _CONVERSATIONS: Final = "conversations"
 _RECORD: Final = TypeAdapter(ConversationRecord)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.receipts import RedactReceipt
 
-
 SEEN_BYTES_MAX: Final = 32 * 1024 * 1024
 """Records that are kept in memory, for the time when the ledger cannot be read."""
 UNSTORABLE_MAX: Final = 100

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from treering.capture.intake.ledger_buffer import NoteBuffer
     from treering.formats.parsed import SessionHeader
 
-
 _REMOTE: Final = re.compile(r"(?:^|[/:])([^/:]+/[^/:]+?)(?:\.git)?/?$")
 """The last two names in a remote's URL: owner and repository."""
 _WORKTREES: Final = frozenset({"worktrees", ".worktrees"})

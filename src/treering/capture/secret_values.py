@@ -115,7 +115,6 @@ _SENTENCE_WORDS: Final = word_set(
     " le la votre ihr neues nuevo nueva nova"
 )
 
-
 SEED_STOP_WORDS: Final = word_set(
     "the and for are not with was from has but which were been into their them than then they"
 )

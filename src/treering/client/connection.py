@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
 
-
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,7 +16,6 @@ from treering.model.messages import ModelMessage, UserMessage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
 USER: Final = "The user"
 ASSISTANT: Final = "The assistant"
 OPENING_WORDS_MIN: Final = 3

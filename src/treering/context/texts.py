@@ -11,7 +11,6 @@ from treering.model.events import REDACTED, Event
 if TYPE_CHECKING:
     from treering.model.messages import Media
 
-
 UNNAMED: Final = "unknown_tool"
 """The name of a tool that nobody named."""
 

@@ -15,7 +15,6 @@ from treering.model.views import COMPACTION, RunState, TurnView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 INPUT: Final = "conversation.user"
 _STARTED: Final = "run.started"
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path, PurePath
 
-
 NAME: Final = "aider"
 FILE: Final = ".aider.chat.history.md"
 DEPTH_MAX: Final = 3

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-
 NAME: Final = "chatgpt"
 BRANCHES_MAX: Final = 1_000
 """The most branches of one conversation that become separate sessions."""

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path, PurePath
 
-
 CONVERSATION: Final = "api_conversation_history.json"
 SHOWN: Final = "ui_messages.json"
 OLDER_SHOWN: Final = "claude_messages.json"
@@ -509,7 +508,6 @@ FORMAT: Final = (
         ),
     ),
 )
-
 
 _USAGE: Final = frozenset({"api_req_started", "subagent_usage", "deleted_api_reqs"})
 _ERRORS: Final = frozenset(

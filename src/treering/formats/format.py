@@ -20,7 +20,6 @@ from treering.formats.parsed import LogReader
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-
 Content = Literal["json", "text", "sqlite"]
 """What a file holds: JSON values, a line each or not; other text; a SQLite database."""
 

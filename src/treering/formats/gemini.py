@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path, PurePath
 
-
 _SAID: Final = frozenset({"conversation.user", "conversation.assistant"})
 _SPOKEN: Final = ("conversation.", "tool.", "context.")
 """Kinds that are part of the conversation."""

@@ -65,7 +65,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-
 NAME: Final = "grok"
 HISTORY: Final = "chat_history.jsonl"
 UPDATES: Final = "updates.jsonl"
@@ -359,7 +358,6 @@ def _is_own(value: dict[str, Any]) -> bool | None:
 
 score: Final = OwnShare(_is_own)
 """Returns the share of values that are Grok's messages."""
-
 
 _USER: Final = "user_message_chunk"
 _ANSWER: Final = "agent_message_chunk"

@@ -19,7 +19,6 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-
 Value = TypeVar("Value")
 
 STATE_BYTES_MAX: Final = 64 * 1024

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path, PurePath
 
-
 NAME: Final = "openclaw-mem"
 
 TABLE: Final = "episodic_events"

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path, PurePath
 
-
 NAME: Final = "opencode"
 _ABOUT: Final = ("version", "slug", "agent", "share_url", "workspace_id")
 _REPEATS: Final = frozenset({"user", "assistant", "synthetic", "system"})
@@ -265,7 +264,6 @@ def _part_of(part: dict[str, Any]) -> dict[str, Any]:
 
 
 _HOME: Final = ".local/share"
-
 
 _RUNNING: Final = frozenset({"pending", "running"})
 _FAILED: Final = frozenset({"error", "failed", "aborted"})

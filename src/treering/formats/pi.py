@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
-
 NAME: Final = "pi"
 
 HEADER: Final = "session"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import PurePath
 
-
 MARKS_MAX: Final = 1_000
 """Records that are remembered to recognize repeats."""
 TRAIL_MAX: Final = 200

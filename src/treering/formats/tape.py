@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from treering.formats.parsed import LogRecord
 
-
 _UNNAMED: Final = "tool"
 _KINDS: Final = {"user": "conversation.user", "assistant": "conversation.assistant"}
 _CALLED: Final = frozenset({"id", "type", "name", "arguments", "function"})

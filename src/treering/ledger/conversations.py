@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionSettings
 
-
 LONG_CHARACTERS: Final = 4_000
 """Of a longer text only the user's own words are read: the rest was pasted or printed."""
 FIRST_HEADERS: Final = 20

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.scopes import Retention
 
-
 CLOCK_AHEAD_DAYS_MAX: Final = 90
 """The longest default retention: a clock that is further ahead would leave nothing that expires."""
 CLOCK_BEHIND_DAYS_MAX: Final = 1

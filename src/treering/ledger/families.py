@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
 
-
 SESSIONS_MAX: Final = 10_000
 """Sessions of one family that are shown."""
 

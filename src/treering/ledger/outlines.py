@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.sessions import SessionState
 
-
 HEADS_PAGE: Final = 500
 FIRST_EVENTS: Final = 20
 """Events at the start of a session among which its opening and first question are looked for."""

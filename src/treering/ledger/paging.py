@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
 
-
 Item = TypeVar("Item", bound="Header")
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from treering.model.tools import ToolQuery, ToolRecord, ToolStatistics
     from treering.model.views import OpenRun
 
-
 Item = TypeVar("Item", bound="Header")
 
 

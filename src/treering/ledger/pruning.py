@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from treering.memory.ports import Extractor
     from treering.model.sessions import SessionOutline
 
-
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
 PAGE: Final = 500

@@ -21,12 +21,10 @@ Erasure = Literal["null", "placeholder", "expired"]
 Unread = Literal["destroyed", "missing", "damaged"]
 """Why a sealed payload cannot be read: its key was destroyed or is not here, or it was changed."""
 
-
 AGENT: Final = "treering"
 """The agent of what the ledger records by itself."""
 FORGOTTEN: Final = "forgotten:"
 """What begins the name of something whose own was forgotten."""
-
 
 MADE_IDS: Final = "id-key:made"
 """The cursor in which a scope notes the mark of the key that ids made of words are hashed under."""

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     Refuse: TypeAlias = Callable[[str], None]
     """Called with the reason if a record could not be stored."""
 
-
 ERRORS_SAMPLE_MAX: Final = 5
 LINE_BYTES_MAX: Final = 2 * SPILL_BYTES_MAX
 """A longer line is not an event of a ledger."""

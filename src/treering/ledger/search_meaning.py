@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.searches import SearchHit
 
-
 PAGE: Final = 50
 """Events that are read at once."""
 RANKED_MAX: Final = 2_000

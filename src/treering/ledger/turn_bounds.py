@@ -16,7 +16,6 @@ from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-
 FIRST_PAGE: Final = 16
 PAGE: Final = 500
 _BEGINNINGS: Final = frozenset({"conversation.user", "run.started"})

@@ -504,7 +504,6 @@ def covered(payload: dict[str, Any]) -> list[tuple[int, int]]:
 
 FORMAT: Final = "treering.anchor.v1"
 
-
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 

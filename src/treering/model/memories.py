@@ -11,7 +11,6 @@ from treering.model.codec import valid_fields
 if TYPE_CHECKING:
     from treering.model.events import Event
 
-
 Category = Literal[
     "preference", "personal", "work", "habit", "relationship", "technical", "schedule"
 ]

@@ -119,7 +119,6 @@ RepairCode = Literal[
 ]
 """The kinds of repairs, which docs/how-to/context.md explains."""
 
-
 MediaSort = Literal["image", "file", "audio", "video"]
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 else:
     base64 = LazyModule("base64")
 
-
 PAGE_ITEMS_MAX: Final = 1_000
 """The largest page; use its cursor to get more."""
 PAGE_ITEMS_DEFAULT: Final = 50

@@ -57,7 +57,6 @@ GROUP_TOOLS: Final = ("web_search", "web_browse", "code_execute_sandboxed", "wea
 TURN_WAIT_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0}
 """How long a second run waits for the first by default; 0 refuses it at once."""
 
-
 IDLE_MINUTES: Final = 30
 """A session without events for this long is idle."""
 PRUNE_DAYS: Final = 90

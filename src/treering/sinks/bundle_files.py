@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
 ABOUT: Final = "meta.json"
 EVENTS: Final = "events.jsonl"
 TOOLS: Final = "tools.jsonl"

@@ -25,7 +25,6 @@ from treering.spine.sink_queue import HUNG_CALLS_MAX, BoundedCall, Overtime, Wor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
 log: Final = logging.getLogger("treering.hooks")
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from treering.model.carried import Carried, PrivateEvent
     from treering.spine.ports import Occasion, PrivatePast, SafePast
 
-
 INPUTS_MAX: Final = 1_000
 INPUTS_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Limits of the tool inputs that are remembered until their results come."""

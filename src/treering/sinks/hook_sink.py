@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
     from treering.sinks.hooks import Hooks
 
-
 EVENT_SECONDS_MAX: Final = 300.0
 """The time limit of all hooks of one event together; each has a limit of its own."""
 CHANNELS_MAX: Final = 1_000

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from treering.model.carried import SafeEvent
 
-
 _LEVELS: Final = {
     "run.failed": logging.ERROR,
     "ops.error": logging.ERROR,

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.sinks.bundle_files import BundleFiles
 
-
 DAY_S: Final = 86_400
 ABANDONED_DAYS: Final = 7
 """An unfinished trace without changes for this long counts as finished."""

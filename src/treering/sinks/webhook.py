@@ -36,7 +36,6 @@ from treering.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-
 BATCH_EVENTS_MAX: Final = 100
 BODY_BYTES_MAX: Final = 1_000_000
 """The largest body, unless it is one event."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.tools import Reason
 
-
 LOOK_S: Final = 1.0
 """How often a run that only carries deltas checks whether it was closed elsewhere."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]

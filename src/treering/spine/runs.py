@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 else:
     showing = LazyModule("treering.spine.showing")
 
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CALL_IDS = ("call_id", "toolCallId", "tool_call_id", "toolUseId", "tool_use_id", "id")

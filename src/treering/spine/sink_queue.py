@@ -49,7 +49,6 @@ else:
     logging = LazyModule("logging")
     carried = LazyModule("treering.model.carried")
 
-
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
 for each costs the recording thread more than the sink does."""

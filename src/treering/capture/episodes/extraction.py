@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from treering.capture.episodes.lines import ScopeRule
     from treering.capture.secrets import SecretGuard
 
-
 SUMMARY_CHARACTERS_MIN: Final = 40
 SUMMARY_CHARACTERS_MAX: Final = 400
 DUMP: Final = "[REDACTED_TOOL_DUMP]"

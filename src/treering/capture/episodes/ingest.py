@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
 
-
 STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
 
 BATCH_EVENTS_MAX: Final = 500

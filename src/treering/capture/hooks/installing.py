@@ -30,7 +30,6 @@ from treering.errors import InvalidInput, NotFound, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 AGENTS: Final = (*HOOKED, openclaw.AGENT)
 _EMPTY: Final = "{}\n"
 """The content of missing settings."""

@@ -22,7 +22,6 @@ from treering.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
 PROGRAM: Final = "treering-hook"
 _GROUP_FIELDS: Final = frozenset({"hooks", "matcher", "sequential"})
 """The fields of a group that nobody has extended."""

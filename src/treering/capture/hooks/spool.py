@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
 
-
 LOCK: Final = "drain.lock"
 UNREAD: Final = "unread.log"
 """The file for lines that cannot be recorded, with secrets masked."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from treering.model.messages import Call, ModelMessage, Result
 
-
 CONTINUED: Final = "(continued)"
 """Said by the user where a provider requires a user message first and there is none."""
 NO_OUTPUT: Final = "(no output)"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.events import Event, Header, NewEvent
 
-
 _SEQUENCE: Final = re.compile(r"_([0-9]{1,18})\Z")
 
 

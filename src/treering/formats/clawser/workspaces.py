@@ -31,7 +31,6 @@ from treering.model.fields import check_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-
 DEFAULT_WORKSPACE: Final = "default"
 _LAYOUTS: Final = ("clawser_workspaces", "clawser/workspaces")
 _CONVERSATIONS: Final = ".conversations"

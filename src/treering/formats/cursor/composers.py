@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from treering.formats.format import DatabaseReader, LogDatabase
 
-
 SESSION_KEY: Final = "session"
 """The key of the first event of a session that comes from a database."""
 NAME: Final = "cursor"

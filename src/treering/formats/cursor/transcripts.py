@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from treering.formats.format import DatabaseReader
 
-
 NAME: Final = "cursor"
 FOLDER: Final = "agent-transcripts"
 SUBAGENTS: Final = "subagents"

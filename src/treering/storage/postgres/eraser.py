@@ -215,7 +215,6 @@ SELECT
 _Found = tuple[int, int, bytes, str]
 """session, seq, link, kind"""
 
-
 NOTHING: Final = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
 
 

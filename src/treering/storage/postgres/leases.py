@@ -36,7 +36,6 @@ from treering.storage.postgres.faults import is_passing, translate
 if TYPE_CHECKING:
     from treering.storage.postgres.server import Connection, Server
 
-
 BEAT_S: Final = 1.0
 """How often the connection is checked."""
 PATIENCE_S: Final = 30.0

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.server import Connection
 
-
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")

@@ -158,7 +158,6 @@ SELECT (
 )
 """
 
-
 Result = TypeVar("Result")
 
 

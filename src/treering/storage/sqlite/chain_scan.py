@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     import apsw
 
-
 PAGE: Final = 1_000
 """Positions that are read at once."""
 _ANY_ERASURE: Final = ERASED | PLACEHOLDER | EXPIRED

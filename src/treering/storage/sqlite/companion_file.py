@@ -35,7 +35,6 @@ from treering.storage.sqlite.write_lock import WriteLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 CACHE_KIB: Final = 16_384
 _FACTS: Final = """
 CREATE TABLE facts (

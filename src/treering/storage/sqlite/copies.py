@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.writer import Writer
 
-
 _STRETCH: Final = f"""
 SELECT e.session, e.seq, e.position, e.link, e.kind, e.flags
 FROM ({positions_in("= ?1")}) AS place

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from treering.model.events import Header
 
-
 PATIENCE_S: Final = 30.0
 """How long a writer waits for others before it gives up."""
 READERS_MAX: Final = 8

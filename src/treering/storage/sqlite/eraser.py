@@ -454,7 +454,6 @@ SET salt = NULL, payload = NULL, blob = NULL
 WHERE position = ?
 """
 
-
 LOG: Final = 1
 """The log may hold bytes of what was erased."""
 IDS: Final = 2
@@ -576,7 +575,6 @@ SELECT id, name
 FROM names
 WHERE name IS NOT NULL AND id NOT IN (SELECT kind FROM ({_USED}) WHERE kind IS NOT NULL)
 """
-
 
 _FORGETTABLE: Final = f"""
 SELECT s.genesis, scopes.key

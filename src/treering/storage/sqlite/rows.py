@@ -31,7 +31,6 @@ from treering.storage.sealing import Opener, is_box
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 Row: TypeAlias = tuple[Any, ...]
 PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
 """Whether something that was erased is still in the files."""

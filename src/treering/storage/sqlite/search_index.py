@@ -510,7 +510,6 @@ def _quoted(text: str) -> str:
 _EVERY: Final = f"({_marked([ANY])})"
 """The filters of a query that has none."""
 
-
 SUFFIX: Final = ".search"
 LAYOUT: Final = 4
 """Raised also when other words of an event are entered: an older file lacks some of them."""

@@ -118,7 +118,6 @@ JOIN sessions AS s ON s.id = e.session
 ORDER BY e.position DESC
 """
 
-
 NAMED: Final = """
 SELECT name
 FROM sessions

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from treering.model.messages import Repair
     from treering.model.scopes import Scope
 
-
 DIALECT_DEFAULT: Final = "openai-chat"
 TEXT_CHARACTERS_MAX: Final = 600
 """A longer text is cut in the middle, unless ``full``."""

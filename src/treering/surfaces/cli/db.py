@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
     from treering.storage.postgres.administration import Administration
 
-
 PASSWORD_BYTES_MAX: Final = 1_000
 
 role_option = option("ROLE", "A role of the server.", required=True)

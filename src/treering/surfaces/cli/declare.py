@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 else:
     difflib = LazyModule("difflib")
 
-
 Read = TypeVar("Read")
 
 PAGE_ITEMS_MAX: Final = 500

@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from treering.model.receipts import Verification
     from treering.model.scopes import Scope
 
-
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "red"}
 _MARGIN: Final = max(map(len, LEVELS)) + 2
 

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.receipts import ExpireReceipt, ForgetReceipt, Physical, RedactReceipt
 
-
 _PREVIEW: Final = (
     Column(TIME),
     Column("event"),

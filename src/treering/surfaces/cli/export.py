@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
 
-
 _SUFFIXES: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html", "claude-code": "jsonl",
                     "openai": "json", "bundle": "zip", "atif": "json", "otlp": "json",
                     "apeira": "jsonl", "apeira-state": "json", "clawser": "jsonl"}  # fmt: skip

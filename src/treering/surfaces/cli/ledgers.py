@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
 
-
 MEMORY: Final = ":memory:"
 
 Access = Literal["read", "change"]

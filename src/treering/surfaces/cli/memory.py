@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from treering.model.memories import Fact, FadeReceipt, MaintenanceReceipt
     from treering.model.scopes import Scope
 
-
 IDLE_MINUTES: Final = 30
 """As of ``Ledger.maintain``."""
 

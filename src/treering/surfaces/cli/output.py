@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 else:
     files = LazyModule("treering.capture.episodes.files")
 
-
 RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
 """The version of the receipts' fields, which programs of earlier ledgers read."""

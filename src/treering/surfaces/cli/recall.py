@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.surfaces.cli.finding import ShortIds
 
-
 TURNS_PRINTED: Final = 5
 NAMED_MAX: Final = 3
 """Events that are named as evidence; the command below names all."""

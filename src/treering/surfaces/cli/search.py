@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.searches import SearchHit, SearchResult, SessionHits
 
-
 _WITHOUT: Final = re.compile(r"-(?!h$)[^-\s]")
 SHARED: Final = ("event_id", "seq", "ts_ms", "kind", "agent_id", "tool", "run_id", "score", "why",
           "partial")  # fmt: skip

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from treering.surfaces.server.access import ServerAddress
     from treering.surfaces.server.grants import Right, StoredToken, TokenFile
 
-
 PORT_DEFAULT: Final = 8720
 
 

@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from treering.surfaces.pages.blocks import DiffRow, TextSpan
     from treering.surfaces.pages.entries import PageEntry
 
-
 LINES_AT_ONCE: Final = 100
 """Lines that are printed together."""
 COLUMNS_MAX: Final = 100

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
-
 LIST_ITEMS: Final = 50
 FAILURE_CHARACTERS_MAX: Final = 120
 """Characters of what a failed call was to do, and of what went wrong."""

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from treering.sinks.bundle_files import MemoryFiles
     from treering.sinks.trace import RunTrace
 
-
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
 _COLUMNS: Final = (
     Column(TIME, leaves=6),

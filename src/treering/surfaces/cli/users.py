@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.model.scopes import Scope
 
-
 _COLUMNS: Final = (
     Column("user"),
     Column("facts", leaves=2, noun="fact"),

@@ -27,7 +27,6 @@ from treering.tools import ANSWER_CHARACTERS_MAX, ITEMS_DEFAULT, ITEMS_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 CHARACTERS_DEFAULT: Final = 4_000
 CHARACTERS_MAX: Final = 14_000
 TOKENS_MAX: Final = 4_000

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.surfaces.mcp.toolbox import Toolbox
 
-
 INSTRUCTIONS: Final = (
     "The record of earlier sessions of this project. Before you start, recall what is known; search"
     " for details, then read them with timeline and fetch. Answers quote what was recorded: treat"

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from treering.model.messages import Media
     from treering.surfaces.pages.transcripts import TurnHead
 
-
 GROUP_MIN: Final = 2
 BAD_NOTES: Final = frozenset({"error", "alert", "warning", "blocked"})
 BAD_RULES: Final = ("run.failed", "run.interrupted", "session.undone", "ledger.")

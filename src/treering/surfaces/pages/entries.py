@@ -19,7 +19,6 @@ from treering.surfaces.shared.texts import Mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-
 AHEAD_EVENTS_MAX: Final = 400
 AHEAD_BYTES_MAX: Final = 8_000_000
 """Payload bytes that are held while a result is searched."""

@@ -41,7 +41,6 @@ from treering.surfaces.shared.times import utc_clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
 WITHHELD: Final = "withheld: this seemed to hold a secret"
 _MARKUP: Final = re.compile(
     r'</?(?:span|ins|del|i|b)(?: class="[a-z0-9 ]*")?>'

@@ -42,7 +42,6 @@ from treering.surfaces.pages.styles import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-
 ToolSort = Literal[
     "read", "search", "edit", "shell", "tasks", "question", "plan", "web", "agent", "other"
 ]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from treering.surfaces.server.access import ServerAddress
     from treering.surfaces.server.grants import Grant, Right
 
-
 Method = Literal["GET", "POST"]
 Serving = Literal["value", "stream", "login", "openapi", "otlp"]
 

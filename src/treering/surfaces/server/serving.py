@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.surfaces.server.application import Application
 
-
 BACKLOG: Final = 1_024
 KEEP_ALIVE_S: Final = 30
 HEAD_S: Final = 15.0

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.receipts import ExpireReceipt
 
-
 _PLURALS: Final = {"entry": "entries", "reply": "replies", "match": "matches"}
 _JOINERS: Final = "\u200c\u200d"
 """Invisible, and part of how emoji and some scripts are written."""

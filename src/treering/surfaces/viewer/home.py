@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from treering.derive.reports import Sums
     from treering.model.tools import ToolRecord
 
-
 ROWS: Final = 50
 CHIPS_MAX: Final = 3
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from treering.model.sessions import SessionOutline
     from treering.model.views import TurnView
 
-
 OUTLINE_EVENTS_MAX: Final = 3_000
 """In a longer session the outline is loaded after the first rows: it takes a while."""
 EXPORT_EVENTS_MAX: Final = 20_000

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from treering.model.views import Counts, Spent, TurnView
     from treering.surfaces.pages.blocks import PictureBlock, SubagentBlock
 
-
 PAGE_EVENTS: Final = 120
 TEXT_CHARACTERS_MAX: Final = 12_000
 """Characters of one text of a tool; the details of its event show all of it."""

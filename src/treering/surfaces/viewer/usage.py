@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from treering.derive.periods import Period
     from treering.surfaces.viewer.catalogue import ScopeFigures, UsedTokens
 
-
 ROWS_MAX: Final = 25
 _COLUMNS: Final = (
     TableColumn("Calls", "number hide-small"),

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from treering.model.receipts import CopyReceipt, RestoreReceipt
 
-
 OPENING_BYTES_MAX: Final = 16_384
 """A longer first line opens no export."""
 

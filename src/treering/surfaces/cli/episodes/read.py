@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.searches import SearchHit, SearchResult, SessionHits
 
-
 _PAYLOAD_INDENT: Final = " " * 4
 _COLUMNS: Final = (
     Column("seq", leaves=4, is_dim=True),

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from treering.capture.episodes.ingest import FollowReceipt, IngestReceipt
     from treering.model.codec import Json
 
-
 _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refer to it with refs"
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
 
-
 LIST_ITEMS: Final = 50
 ALL: Final = "all"
 CURRENT: Final = ("current",)

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
         LearnResult,
     )
 
-
 _LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})
 """Reasons that accepting it would not undo."""
 BUDGET_TOKENS: Final = 100_000

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import TurnView
 
-
 _PROMPTS_MAX: Final = 3
 _UNSEEN_BETWEEN_MAX: Final = 50
 """Turns that may lie between those to be undone: they failed, or were undone before."""

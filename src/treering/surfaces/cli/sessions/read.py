@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.views import ModelUsage
 
-
 LIST_ITEMS: Final = 20
 STATE_COLOURS: Final = {
     "running": "green",
