@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from treering import NewEvent
-
-if TYPE_CHECKING:
-    from treering import Session
+from treering import NewEvent, Session
 
 HERE: Final = "acme/app"
 ELSEWHERE: Final = "acme/other"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treering.derive.tool_calls import links, record_of, settle
-from treering.derive.tool_facts import fact_of
+from treering.derive.tool_calls import CallState, links, record_of, settle
+from treering.derive.tool_facts import Name, fact_of
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from treering.derive.tool_calls import CallState
-    from treering.derive.tool_facts import Name
     from treering.model.events import Header
     from treering.model.tools import ToolRecord
     from treering.model.views import RunState

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from effort import PATIENCE_S
-from treering.spine.ports import Delivery
+from treering.spine.ports import Delivery, SinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from treering import Ledger
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.spine.dispatcher import Spine
-    from treering.spine.ports import SinkStatus
 
 SOON: Final = PATIENCE_S
 """Seconds to wait for what must happen; a test that waits so long has failed."""

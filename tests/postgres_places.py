@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from postgres_server import SUPERUSER
+from postgres_server import SUPERUSER, Server
 from treering.app import administer
 
 if TYPE_CHECKING:
-    from postgres_server import Server
     from treering.storage.postgres.administration import Administration
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from treering import NewEvent
+from treering import Header, NewEvent, Session
 from treering.model.kinds import RUN_ENDS
-from treering.spine.ports import Preparation, Verdict
-
-if TYPE_CHECKING:
-    from treering import Header, Session
-    from treering.spine.ports import Occasion
+from treering.spine.ports import Occasion, Preparation, Verdict
 
 START: Final = "run.started"
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 
 import treering
 from effort import PATIENCE_S
-from treering import aio
+from treering import Ledger, aio
 from treering.adapters.langgraph import TreeringSaver, TreeringStore
 from treering.adapters.langgraph.byte_deltas import GrowingValue, Version, applied, difference
 from treering.errors import SensitiveContent, StorageFull
@@ -31,9 +31,6 @@ from treering.errors import SensitiveContent, StorageFull
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
-    from treering import Ledger
 
 SCOPE = "acme/graphs"
 

@@ -11,11 +11,10 @@ import treering
 from adapters import pi_events as pi
 from adapters.conftest import Heard
 from adapters.scripted_model import Answer, ScriptedModel
-from treering.adapters.openai_agents import record
+from treering.adapters.openai_agents import TreeringHooks, record
 from treering.adapters.pi import record_pi
 
 if TYPE_CHECKING:
-    from treering.adapters.openai_agents import TreeringHooks
     from treering.ledger.sessions import Session
     from treering.spine.dispatcher import Spine
 

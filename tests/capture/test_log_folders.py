@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from treering.capture.intake.log_search import log_folders
+from treering.capture.intake.log_search import LogFolder, log_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.intake.log_search import LogFolder
 
 ROOTS = [
     ".claude/projects", ".config/claude/projects", ".codex/sessions", ".codex/archived_sessions",

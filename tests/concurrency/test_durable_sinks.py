@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from listeners import SCOPE, SOON, Listener, note
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from treering import Ledger

@@ -13,7 +13,7 @@ from concurrency.processes import Colleague, begin_together, colleagues, ended_w
 from concurrency.run_works import Author
 from effort import PATIENCE_S
 from run_records import runs
-from treering import Conflict, InvalidInput, NotFound
+from treering import Conflict, InvalidInput, Ledger, NotFound, Session
 from treering.errors import RunActive
 from treering.ledger.pruning import REMAINS
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from treering import Ledger, Session
 
 FORKS = 12
 UNDONE = 10

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from builders import DAY
-from treering import InvalidInput, NewEvent, NotFound
+from treering import InvalidInput, Ledger, NewEvent, NotFound, Session
 from treering.context.dialects import DIALECTS
 from treering.derive.visible import ended_runs
 from treering.errors import RunClosed
@@ -23,7 +23,6 @@ from treering.model.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from treering import Ledger, Session
     from treering.spine.runs import Run
 
 # By hand.

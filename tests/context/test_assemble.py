@@ -11,10 +11,10 @@ from builders import HERE
 from context.histories import PROSE, Listed, assistant, call, event, in_order, result, user
 from context.legality import check_legal
 from context.told import told_system
-from treering import InvalidInput
-from treering.context.assemble import ContextTarget, Window, assemble, contribution
+from treering import InvalidInput, Ledger, Session
+from treering.context.assemble import Context, ContextTarget, Window, assemble, contribution
 from treering.context.budgets import Budget
-from treering.context.dialects import DIALECTS
+from treering.context.dialects import DIALECTS, Dialect
 from treering.context.tokens import exact_counter
 from treering.ledger.windows import read_window
 from treering.model.codec import encode
@@ -24,9 +24,6 @@ from treering.model.tools import SyntheticPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering import Ledger, Session
-    from treering.context.assemble import Context
-    from treering.context.dialects import Dialect
     from treering.ledger.contexts import Working
     from treering.model.events import Event
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from context.legality import GEMINI_NAME, NAME, check_legal
 from context.model_messages import model_messages, texts, tools
 from context.provider_types import check_types
-from context.told import told, told_system
+from context.told import Told, told, told_system
 from treering.context.dialects import CONTINUED, DIALECTS, NO_OUTPUT, Dialect, render
 from treering.context.dialects.turns import COMMON, GEMINI, NameRule, spell_names
 from treering.model.codec import encode
@@ -20,7 +20,6 @@ from treering.model.messages import AssistantMessage, ModelMessage, Result
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from context.told import Told
 
 STRICT_TURNS: Final = ("anthropic", "gemini", "plain")
 

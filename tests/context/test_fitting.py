@@ -13,19 +13,16 @@ from context.histories import LARGE, PROSE, assistant, call, event, histories, i
 from context.histories import user as asked
 from treering.context.attachments import without_media
 from treering.context.budgets import OUTPUT_CHARACTERS_MAX, Budget, shorten, shorten_to
-from treering.context.fitting import SUMMARY_TOKENS_MAX, EarlierSummary, fit
+from treering.context.fitting import SUMMARY_TOKENS_MAX, EarlierSummary, FittedMessages, fit
 from treering.context.pairing import pair
-from treering.context.tokens import estimate, exact_counter
-from treering.model.messages import AssistantMessage, UserMessage
+from treering.context.tokens import Counter, estimate, exact_counter
+from treering.model.messages import AssistantMessage, ModelMessage, UserMessage
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.context.fitting import FittedMessages
-    from treering.context.tokens import Counter
     from treering.model.events import Event
-    from treering.model.messages import ModelMessage
 
 BUDGET: Final = Budget()
 

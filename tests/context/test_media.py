@@ -14,13 +14,12 @@ from context.legality import check_legal
 from context.provider_types import check_types
 from treering.context import attachments
 from treering.context.attachments import media_tokens_of, tokens_of
-from treering.context.dialects import DIALECTS
+from treering.context.dialects import DIALECTS, Dialect
 from treering.ledger.windows import read_window
 from treering.model.messages import Media
 
 if TYPE_CHECKING:
     from treering import Context, Session
-    from treering.context.dialects import Dialect
 
 
 def png(width: int = 100, height: int = 60) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -10,13 +10,9 @@ from hypothesis import given
 from context.histories import assistant, call, erased, event, histories, in_order, result, user
 from treering.context.pairing import pair
 from treering.context.texts import UNNAMED
-from treering.model.events import REDACTED
-from treering.model.messages import AssistantMessage, UserMessage
+from treering.model.events import REDACTED, Event
+from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 from treering.model.tools import SyntheticPolicy
-
-if TYPE_CHECKING:
-    from treering.model.events import Event
-    from treering.model.messages import ModelMessage, Repair
 
 POLICY: Final = SyntheticPolicy(texts={"missing_result": "nothing came of {tool}"})
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from builders import HERE
 from context.legality import check_legal
 from context.provider_types import check_types
-from treering import InvalidInput
+from treering import InvalidInput, Ledger, Session
 from treering.context.dialects import DIALECTS
-
-if TYPE_CHECKING:
-    from treering import Ledger, Session
 
 SCHEMA: Final = {
     "type": "object",

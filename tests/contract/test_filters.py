@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from builders import HERE, exchange, said
-from treering import InvalidInput
+from treering import InvalidInput, Ledger, Session
 from treering.errors import InvalidKind
-
-if TYPE_CHECKING:
-    from treering import Ledger, Session
 
 
 @pytest.fixture

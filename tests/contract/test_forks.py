@@ -10,7 +10,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from forks import fork
 from ports import store_of
-from treering import Conflict, Event, NotFound
+from treering import Conflict, Event, Ledger, NotFound
 from treering.errors import DuplicateEvent, RunClosed
 from treering.ledger import chain
 from treering.model.events import Header
@@ -18,7 +18,6 @@ from treering.model.scopes import Scope
 from treering.storage.encoding import PAGE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from treering import Ledger
     from treering.ledger.records import ForkPoint, SessionRecord
 
 OURS, THEIRS = Scope(HERE), Scope(ELSEWHERE)

@@ -12,14 +12,13 @@ from builders import ELSEWHERE, HERE, said
 from concurrency.processes import begin_together, colleagues
 from effort import PATIENCE_S
 from treering.errors import Conflict, InvalidInput, SensitiveContent
-from treering.ledger.keyed_records import RecordChange
+from treering.ledger.keyed_records import KeyedRecords, RecordChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from treering import Ledger
-    from treering.ledger.keyed_records import KeyedRecords
 
 VALUES: list[Any] = [
     None,

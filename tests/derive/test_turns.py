@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from builders import NOON
 from derive.folds import turns
 from derive.timelines import asked, erased, redone, timeline, told, undone
-from treering.model.views import TurnView
-
-if TYPE_CHECKING:
-    from treering.model.views import RunState
+from treering.model.views import RunState, TurnView
 
 
 def stretches(*events: dict[str, Any]) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,8 +24,6 @@ from treering.formats.loose import storable
 from treering.model.codec import canonical, decode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from treering import Session
     from treering.formats.clawser import EventLog
     from treering.formats.parsed import ParsedEvent

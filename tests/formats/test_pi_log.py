@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,8 +31,6 @@ from treering.formats.clawser import lines as clawser_lines
 from treering.formats.pi import PiReader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from treering.formats.parsed import ParsedEvent
 
 

@@ -22,7 +22,7 @@ from treering.formats.loose import STATE_BYTES_MAX
 from treering.formats.openclaw import OpenClawReader
 from treering.formats.openclaw_mem import OpenClawMemReader
 from treering.formats.openclaw_receipts import OpenClawReceiptsReader
-from treering.formats.parsed import LogRecord
+from treering.formats.parsed import LogReader, LogRecord, ParsedEvent, ParsedRecord
 from treering.formats.pi import PiReader
 from treering.formats.tape import TapeReader
 from treering.model.codec import decode, encode
@@ -31,7 +31,6 @@ from treering.model.fields import instant
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.formats.parsed import LogReader, ParsedEvent, ParsedRecord
 
 T0: Final = 1_790_000_000_000
 NEEDLE: Final = re.compile(rb"qneedle[0-9]+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -28,7 +28,6 @@ from formats.logs.terminals import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from treering import Event, Ledger
     from treering.model.intakes import ImportReceipt

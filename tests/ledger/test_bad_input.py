@@ -8,12 +8,10 @@ import pytest
 
 import treering
 from builders import exchange
-from treering import InvalidInput
+from treering import Header, InvalidInput, Ledger, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from treering import Header, Ledger, Session
 
     Call = Callable[[Ledger, Session], Any]
 

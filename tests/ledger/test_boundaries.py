@@ -9,12 +9,10 @@ import pytest
 from builders import HERE, said
 from context.legality import check_legal
 from context.told import told
-from treering import InvalidInput
-from treering.context.dialects import DIALECTS
+from treering import InvalidInput, Ledger, Session
+from treering.context.dialects import DIALECTS, Dialect
 
 if TYPE_CHECKING:
-    from treering import Ledger, Session
-    from treering.context.dialects import Dialect
     from treering.model.kinds import Boundary
 
 SHOWN: tuple[Boundary, ...] = ("checkpoint", "interrupt", "overflow")

@@ -10,19 +10,17 @@ import pytest
 import treering
 from builders import HERE, exchange, run_of, said
 from context.legality import check_legal
-from treering import InvalidInput
+from treering import InvalidInput, Ledger, Session
 from treering.context.dialects import DIALECTS
 from treering.ledger.compaction import as_run
 from treering.model.envelopes import CompactionPhase
-from treering.sinks import Hooks, HookSink, PrivateHookSink
+from treering.sinks import Envelope, Hooks, HookSink, PrivateHookSink, SafeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from treering import Ledger, Session
     from treering.model.messages import ModelMessage
-    from treering.sinks import Envelope, SafeEvent
 
 
 def take_turns(session: Session, first: int, last: int) -> None:

@@ -10,7 +10,7 @@ import treering
 from builders import DAY, HERE, exchange, run_of, said
 from ports import store_of
 from threads import in_threads
-from treering import Conflict
+from treering import Conflict, Session
 from treering.ledger.ledger import Ledger
 from treering.model.memories import Episode, episode_of
 from treering.model.parts import UsageReported
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from treering import Session
     from treering.ledger.ports import EventStore
     from treering.model.messages import ModelMessage
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-from treering import InvalidInput, NewEvent
+from treering import InvalidInput, Ledger, NewEvent, Session
 from treering.views import Isolation
-
-if TYPE_CHECKING:
-    from treering import Ledger, Session
 
 HERE: Final = "here"
 DAY_MS: Final = 86_400_000

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import ELSEWHERE, HERE, said
-from treering import InvalidInput
+from treering import InvalidInput, Ledger, Session
 
 if TYPE_CHECKING:
-    from treering import Ledger, Session
     from treering.views import Family
 
 

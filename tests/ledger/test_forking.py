@@ -10,14 +10,12 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, run_of, said
 from ledger.counted import Counted
 from ports import store_of
-from treering import Conflict, InvalidInput, NotFound
+from treering import Conflict, Header, InvalidInput, Ledger, NotFound, Session
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
-
-    from treering import Header, Ledger, Session
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE
-from treering import InvalidInput
+from treering import Header, InvalidInput, Ledger, Session
 from treering.errors import RunActive, ToolDenied
 from treering.model.sessions import GROUP_TOOLS
 from treering.views import Isolation
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postgres_server import Places
-    from treering import Header, Ledger, Session
 
 
 @pytest.fixture

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from builders import HERE, run_of, said
 from ledger.counted import Counted
 from ports import store_of
-from treering import Header
+from treering import Header, Ledger
 from treering.ledger.lineage import NO_END, Lineage
 from treering.model.events import Event
 from treering.model.scopes import Scope
-
-if TYPE_CHECKING:
-    from treering import Ledger
 
 OURS = Scope(HERE)
 SAID = frozenset({"conversation.user"})

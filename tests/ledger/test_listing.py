@@ -16,7 +16,7 @@ import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
 from ledger.counted import Counted
 from ports import store_of
-from treering import InvalidInput, NotFound
+from treering import InvalidInput, Ledger, NotFound, Session
 from treering.ledger import outlines
 from treering.ledger.outlines import Sketch, head_of
 from treering.ledger.pruning import PRUNED
@@ -25,7 +25,6 @@ from treering.model.scopes import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering import Ledger, Session
     from treering.model.sessions import SessionOutline
 
 MINUTE = 60_000

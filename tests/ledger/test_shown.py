@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from builders import HERE, run_of, said
 from ledger.counted import Counted
 from ports import store_of
-from treering import InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from treering import Ledger, Session
+from treering import InvalidInput, Ledger, NotFound, Session
 
 TURNS = 6
 

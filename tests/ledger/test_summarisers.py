@@ -8,13 +8,12 @@ import pytest
 
 import treering
 from builders import DAY, HERE
-from treering import InvalidInput
+from treering import InvalidInput, Ledger, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from treering import Ledger, Session
     from treering.model.messages import ModelMessage
 
 

@@ -12,7 +12,7 @@ from broken.ledgers import marked as marked_event
 from broken.ledgers import raw_bytes, shown
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
 from ports import store_of, time_of
-from treering import Conflict, InvalidInput
+from treering import Conflict, Header, InvalidInput, Session
 from treering.capture.secrets import SecretGuard
 from treering.errors import RunActive
 from treering.ledger.drafts import Drafter
@@ -21,15 +21,13 @@ from treering.ledger.ledger import Ledger
 from treering.ledger.pruning import PRUNED, REMAINS, SweepPolicy, sweep
 from treering.ledger.records import AGENT, Selection
 from treering.model.scopes import Scope
-from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
+from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS, SessionOutline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from treering import Header, Session
     from treering.model.receipts import SweepReceipt
-    from treering.model.sessions import SessionOutline
 
 MINUTE = 60_000
 OURS = Scope(HERE)

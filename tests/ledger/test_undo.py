@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from builders import HERE, exchange, run_of, said
-from treering import InvalidInput, NotFound
+from treering import InvalidInput, Ledger, NewEvent, NotFound, Session
 from treering.errors import RunActive
-
-if TYPE_CHECKING:
-    from treering import Ledger, NewEvent, Session
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from builders import HERE, said
 from children import run_python
 from ports import store_of
 from postgres_places import Place
-from postgres_server import laid_out
+from postgres_server import Server, laid_out
 from surfaces.command_line import CommandLine
 from treering import TreeringError, app
 from treering.app import administer
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from postgres_server import Server
 
 PASSWORD: Final = "hunter2-swordfish"
 

@@ -40,7 +40,7 @@ from postgres_writers import (
 from threads import in_threads
 from treering.errors import InvalidCursor
 from treering.ledger import following
-from treering.model.queries import pack
+from treering.model.queries import FollowedEvents, Mark, pack
 from treering.storage.postgres import announcements
 from treering.storage.postgres import store as store_module
 from treering.storage.postgres.announcements import Listener, channel
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Header, Ledger
-    from treering.model.queries import FollowedEvents, Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
 

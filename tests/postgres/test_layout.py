@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, said
 from postgres_places import Place
-from postgres_server import Server
+from postgres_server import Places, Server
 from surfaces.command_line import CommandLine
 from treering.storage.postgres import schema
 from treering.storage.postgres.address import parse_address
@@ -19,7 +19,6 @@ from treering.storage.postgres.server import connect
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postgres_server import Places
 
 CHANGES: Final = {
     "ALTER TABLE events DISABLE ROW LEVEL SECURITY": "table events was changed",

@@ -15,13 +15,13 @@ from concurrency.processes import Colleague, colleagues
 from effort import PATIENCE_S
 from listeners import SCOPE, note
 from postgres_places import Place
-from postgres_server import Server, laid_out
+from postgres_server import Server, StopMode, laid_out
 from postgres_writers import store_of, until
 from run_records import Doorkeeper
 from treering.clock import now_ms
 from treering.model.scopes import Scope
 from treering.model.views import start_id
-from treering.spine.ports import Delivery
+from treering.spine.ports import Delivery, Occasion, Preparation
 from treering.storage.leases import LeaseOwner
 from treering.storage.postgres import leases, runs, schema
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from postgres_server import StopMode
     from treering.model.carried import SafeEvent
-    from treering.spine.ports import Occasion, Preparation
     from treering.storage.postgres.store import PostgresStore
 
 ANOTHER_MACHINE: Final = "0123456789ab"

@@ -14,7 +14,7 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from ports import store_of
 from postgres_places import Place
-from postgres_server import SUPERUSER
+from postgres_server import SUPERUSER, Server
 from treering.memory.records import IndexEntry
 from treering.memory.vectors import SCALE_BYTES, pack, unpack
 from treering.model.scopes import Scope
@@ -23,7 +23,6 @@ from treering.storage.postgres import memory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postgres_server import Server
     from treering import Event, Ledger
     from treering.memory.ports import Matrix
 

@@ -20,7 +20,7 @@ from builders import DAY, HERE, NOON, run_of, said
 from concurrency.processes import colleagues
 from effort import PATIENCE_S
 from forks import fork
-from postgres_server import Replica, Server, laid_out
+from postgres_server import Replica, Server, StopMode, laid_out
 from postgres_writers import (
     LAST,
     Account,
@@ -49,7 +49,6 @@ from treering.storage.postgres import server as server_module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from postgres_server import StopMode
     from treering import Ledger, NewEvent
 
 SAFE: Final = {"fsync": "on", "full_page_writes": "on"}

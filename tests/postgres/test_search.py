@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -14,10 +14,7 @@ from psycopg.errors import InsufficientPrivilege
 import treering
 from builders import ELSEWHERE, HERE, said
 from postgres_places import Place
-from postgres_server import SUPERUSER
-
-if TYPE_CHECKING:
-    from postgres_server import Server
+from postgres_server import SUPERUSER, Server
 
 LOOK: Final = "SELECT cardinality(search_scope(%s, %s, %s, 100000, 0, 9000000000000000, 10))"
 ALL: Final = (["'_e'"], [None])

@@ -19,14 +19,13 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, said
 from effort import LONG, PATIENCE_S, rounds
-from served import ServerProcess, ThreadServer, at, follow, follow_until
+from served import Caller, ServerProcess, ThreadServer, at, follow, follow_until
 from treering.model.queries import pack
 from treering.surfaces.server.problems import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from served import Caller
     from treering import Ledger
     from treering.surfaces.server.grants import TokenFile
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,7 @@ from treering.model.parts import safe_part
 from treering.sinks import hook_payloads
 from treering.sinks.hook_payloads import PLUGIN_HOOKS, REQUIRED_FIELDS, VOID_HOOKS
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
-from treering.spine.ports import Gate, Occasion, Preparation, Verdict
-
-if TYPE_CHECKING:
-    from treering.spine.ports import PrivateSink, SafeSink
+from treering.spine.ports import Gate, Occasion, Preparation, PrivateSink, SafeSink, Verdict
 
 Event = dict[str, Any]
 WHERE = Occasion(

@@ -10,7 +10,7 @@ import pytest
 
 import treering
 from threads import in_threads
-from treering import TreeringError
+from treering import Event, Ledger, Session, TreeringError
 from treering.errors import RunClosed
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
 from treering.spine.ports import Delivery
@@ -18,7 +18,6 @@ from treering.spine.ports import Delivery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering import Event, Ledger, Session
     from treering.spine.runs import Run
 
 Told = dict[str, Any]

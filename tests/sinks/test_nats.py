@@ -16,7 +16,7 @@ import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from ports import store_of
-from receivers import nats_server
+from receivers import NatsServer, nats_server
 from treering.model.scopes import Scope
 from treering.sinks import NatsSink, PrivateNatsSink
 from treering.sinks.nats import subject_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from receivers import NatsServer
     from treering.ledger.ledger import Ledger
     from treering.spine.dispatcher import Spine
 

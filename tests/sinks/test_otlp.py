@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import treering
 from builders import HERE, said
 from effort import PATIENCE_S
-from receivers import receiver
+from receivers import Receiver, receiver
 from spans import attributes_of, named, spans_in
 from treering.sinks import OtlpSink, PrivateOtlpSink
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from receivers import Receiver
     from treering.ledger.ledger import Ledger
 
 

@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.errors import Busy, InvalidInput
-from treering.sinks.parquet_mirror import FILES_MAX, ParquetMirror
+from treering.sinks.parquet_mirror import FILES_MAX, MirrorReceipt, ParquetMirror
 from treering.sinks.parquet_query import MirrorQuery
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.ledger.ledger import Ledger
-    from treering.sinks.parquet_mirror import MirrorReceipt
 
 USED: dict[str, Any] = {"model": "gpt-5", "provider": "openai", "input_tokens": 900,
                         "output_tokens": 100}  # fmt: skip

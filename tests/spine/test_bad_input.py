@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import treering
 from builders import HERE
 from listeners import Listener
-from treering import InvalidInput
+from treering import InvalidInput, Ledger
 from treering.sinks import Delivery, SyntheticPolicy
-
-if TYPE_CHECKING:
-    from treering import Ledger
 
 
 class Nameless:

@@ -11,7 +11,7 @@ import pytest
 import treering
 from effort import PATIENCE_S
 from listeners import SCOPE, SOON, Door, Listener, PrivateListener, fail_at, note, status_of
-from treering import NewEvent
+from treering import Ledger, NewEvent
 from treering.spine.ports import Delivery
 from treering.spine.sink_queue import HUNG_CALLS_MAX
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postgres_server import Places
-    from treering import Ledger
     from treering.model.carried import SafeEvent
     from treering.spine.dispatcher import Spine
 

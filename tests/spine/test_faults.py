@@ -10,7 +10,7 @@ import pytest
 import treering
 from effort import PATIENCE_S
 from listeners import SOON, Door, Listener, Log, fail_at, note, status_of
-from treering.spine.ports import Delivery
+from treering.spine.ports import Delivery, OnError
 from treering.spine.sink_queue import HUNG_CALLS_MAX
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from treering import Ledger
     from treering.model.carried import SafeEvent
-    from treering.spine.ports import OnError
 
 BRIEF = 0.05
 """A time limit in seconds that every event is meant to break."""

@@ -10,14 +10,13 @@ import treering
 from builders import HERE
 from treering.errors import InvalidKind
 from treering.model.kinds import ENVELOPE_KINDS, KINDS, TOOL_FAILED, parse_kinds, stored_kinds
-from treering.sinks import Delivery, NatsSink, WebhookSink
+from treering.sinks import Delivery, NatsSink, SafeEvent, WebhookSink
 from treering.sinks.webhook import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from treering import Ledger
-    from treering.sinks import SafeEvent
     from treering.spine.ports import Sink
 
 ENVELOPES = sorted({*ENVELOPE_KINDS.values(), TOOL_FAILED})

@@ -14,12 +14,10 @@ from builders import HERE, said
 from effort import PATIENCE_S
 from listeners import SOON, Listener
 from ports import store_of
-from treering import Ledger
+from treering import Header, Ledger, Session
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from treering import Header, Session
 
 
 def numbers(session: Session, run_id: str) -> list[int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,13 +12,10 @@ import pytest
 import treering
 from builders import exchange
 from listeners import SCOPE, SOON, Listener, PrivateListener
-from treering import NewEvent
+from treering import Ledger, NewEvent
 from treering.model.kinds import ERASURE_KINDS, KINDS
 from treering.model.parts import PARTS
 from treering.spine.ports import Delivery
-
-if TYPE_CHECKING:
-    from treering import Ledger
 
 CANARY = "canary-7f3a"
 DURABLE = Delivery(durable=True, on_error="retry")

@@ -26,14 +26,13 @@ from listeners import (
     status_of,
 )
 from threads import in_threads
-from treering import NewEvent
+from treering import Ledger, NewEvent
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from treering import Ledger
     from treering.model.carried import SafeEvent
 
 BRIEF = 0.05

@@ -14,15 +14,13 @@ from effort import PATIENCE_S
 from run_records import Doorkeeper, ends, kinds, results, runs
 from threads import in_threads
 from treering.model.sessions import GROUP_TOOLS
-from treering.model.tools import REASONS, shape_hash
-from treering.spine.ports import Verdict
+from treering.model.tools import REASONS, Reason, shape_hash
+from treering.spine.ports import Occasion, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering import Header, Ledger, Run, Session, ToolCall
-    from treering.model.tools import Reason
-    from treering.spine.ports import Occasion
 
 TEXT = "PRIVATE-WORDS"
 GRACE_S = 0.2

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from surfaces.command_line import SCHEMA
+from surfaces.command_line import SCHEMA, CommandLine
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from surfaces.command_line import CommandLine
 
 ALLOWED = (
     "conversation.assistant, conversation.user, ops.alert, ops.decision, ops.observation,"

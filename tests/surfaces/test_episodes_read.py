@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import treering
-from surfaces.command_line import SCHEMA
-
-if TYPE_CHECKING:
-    from surfaces.command_line import CommandLine
+from surfaces.command_line import SCHEMA, CommandLine
 
 
 def item(number: int, session: str, kind: str, ts_ms: int) -> dict[str, Any]:

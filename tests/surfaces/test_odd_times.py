@@ -11,14 +11,13 @@ import pytest
 import treering
 from builders import HERE, NOON, said
 from clocks import Clock
-from treering import InvalidInput
+from treering import InvalidInput, Ledger
 from treering.model.fields import TIME_MS_MAX, instant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from surfaces.command_line import CommandLine
-    from treering import Ledger
 
 SECONDS = NOON // 1_000
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from builders import ELSEWHERE, HERE, NOON, run_of, said
-from treering import NewEvent, NotFound
+from treering import Ledger, NewEvent, NotFound
 from treering.ledger import runs
 from treering.ledger.runs import safe_events
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.finding import find_calls, find_run_id
-
-if TYPE_CHECKING:
-    from treering import Ledger
 
 SCOPE = parse_scope(HERE)
 

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from browsers import launch_options
 from effort import PATIENCE_S
@@ -22,8 +22,6 @@ from viewed import ViewedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import Browser, BrowserContext, Page
 
     from treering import Ledger
 

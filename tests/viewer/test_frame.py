@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from served import TOKEN
-from viewed import wait_until
+from viewed import ViewedLedger, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from playwright.sync_api import Page
-
-    from viewed import ViewedLedger
 
 
 def test_a_link_with_a_token_logs_in_once_and_leaves_the_token_out_of_the_address(

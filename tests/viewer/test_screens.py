@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from served import ThreadServer
 from treering.clock import now_ms
 from treering.surfaces.server.grants import TokenFile
-from viewed import COLOURS, faults
+from viewed import COLOURS, ViewedLedger, faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import BrowserContext, Page, Route
-
-    from viewed import ViewedLedger
 
 APP: Final = "scope=acme%2Fapp"
 SCREENS: Final = {

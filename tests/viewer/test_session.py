@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 import treering
 from builders import HERE, NOON, exchange
@@ -18,8 +18,6 @@ from viewed import COLOURS, ViewedLedger, faults, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import Page
 
     from treering import Ledger
 

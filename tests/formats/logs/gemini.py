@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.gemini import GeminiReader
-from treering.formats.parsed import without_mark
+from treering.formats.parsed import ParsedEvent, ParsedRecord, without_mark
 from treering.formats.records import read_records
 from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from treering.formats.parsed import ParsedEvent, ParsedRecord
 
 T0: Final = 1_790_000_000_000
 HEADER: Final = {"sessionId": "s1", "projectHash": "cafe", "startTime": instant(T0),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.formats.parsed import LogRecord
+from treering.formats.parsed import LogReader, LogRecord, ParsedEvent, ParsedRecord
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from treering.formats.parsed import LogReader, ParsedEvent, ParsedRecord
 
 
 def outcomes(reader: LogReader, values: Iterable[Any]) -> list[ParsedRecord]:
