@@ -139,7 +139,7 @@ class TreeringConversationStore(ConversationStore):
         record = await self._lanes.run(None, self._records.get, _entry_key(entry_id))
         if record is None:
             raise LookupError(entry_id)
-        return _to_entry(record)
+        return _ENTRY.validate_json(encode(record.value))
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
@@ -344,10 +344,6 @@ def _to_record(stored: KeyedRecord | None) -> ConversationRecord | None:
     if stored is None or stored.value is None:
         return None
     return _RECORD.validate_json(encode(stored.value))
-
-
-def _to_entry(stored: KeyedRecord) -> ConversationEntry:
-    return _ENTRY.validate_json(encode(stored.value))
 
 
 class TreeringRecorder(AbstractCapability[Any]):

@@ -397,7 +397,7 @@ def records(path: Path, _: DatabaseReader) -> Iterator[LogRecord]:
 def _merged(lines: Iterable[LogRecord]) -> Iterator[LogRecord]:
     said_so_far: list[LogRecord] = []
     for line in lines:
-        sort = _sort_of_update(line.value)
+        sort = word(_update(fields_of(line.value)).get("sessionUpdate"))
         if said_so_far and (sort in _ENDS or (sort in _CHUNKS and not _goes_on(said_so_far, line))):
             yield from _message(said_so_far)
             said_so_far = []
@@ -407,10 +407,6 @@ def _merged(lines: Iterable[LogRecord]) -> Iterator[LogRecord]:
             yield line
     if said_so_far:
         yield from _message(said_so_far, is_last=True)
-
-
-def _sort_of_update(value: Any) -> str | None:
-    return word(_update(fields_of(value)).get("sessionUpdate"))
 
 
 def _update(value: dict[str, Any]) -> dict[str, Any]:

@@ -298,17 +298,13 @@ def spans_in_protobuf(body: bytes) -> list[OtelSpan]:
             for span in scope.get("spans", ()):
                 for name in ("traceId", "spanId", "parentSpanId"):
                     if name in span:  # That JSON has base 64 where OTLP has hexadecimal.
-                        span[name] = _hexadecimal(span[name])
+                        span[name] = b64decode(span[name]).hex()
                 if "status" in span:
                     span["status"]["code"] = _STATUSES.get(span["status"].get("code"), 0)
     return spans_in_json(msgspec.json.encode(fields))
 
 
 _STATUSES: Final = {"STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
-
-
-def _hexadecimal(text: str) -> str:
-    return b64decode(text).hex()
 
 
 class _KeyValue(msgspec.Struct, frozen=True):

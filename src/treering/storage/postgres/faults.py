@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import errors as pg
@@ -96,72 +96,49 @@ _EXTENSION: Final = (
     "{shown}: {text}",
     "install the extension on the server, then run treering db init",
 )
-_TRANSLATIONS: Final[
-    tuple[tuple[tuple[type[psycopg.Error], ...], tuple[type[StorageError], str, str]], ...]
-] = (
-    ((PoolClosed,), (Closed, "the ledger is closed", "open it again")),
-    ((pg.InvalidPassword, pg.InvalidAuthorizationSpecification), _LOGIN),
-    ((pg.InvalidCatalogName,), _NO_DATABASE),
-    (
-        (pg.ReadOnlySqlTransaction,),
-        (
-            ReadOnly,
-            "{shown} is a read-only replica, or the database is set read-only",
-            "write to the primary; it can be read here, in Python with mode='ro'",
-        ),
-    ),
-    ((pg.InsufficientPrivilege,), _FORBIDDEN),
-    (
-        (pg.DiskFull, pg.ConfigurationLimitExceeded),
-        (
-            StorageFull,
-            "the server is out of room, nothing of this call was recorded: {text}",
-            "free some space on the server, then try again",
-        ),
-    ),
-    (
-        (pg.OutOfMemory,),
-        (
-            StorageFull,
-            "the server is out of memory, nothing of this call was recorded: {text}",
-            "see the server's log; fewer connections or less work_mem leave it more",
-        ),
-    ),
-    ((pg.TooManyConnections,), _CROWDED),
-    (
-        (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure),
-        (
-            Busy,
-            "{shown} is kept locked by another transaction: {text}",
-            "see treering db status for who holds it, then try again",
-        ),
-    ),
-    (
-        (pg.QueryCanceled,),
-        (
-            Busy,
-            "{shown} cancelled a statement, nothing of this call was recorded: {text}",
-            "somebody ended it on the server, with pg_cancel_backend for instance: try again",
-        ),
-    ),
-    (
-        (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn),
-        (
-            StorageError,
-            "{shown} lacks a part of the ledger: {text}",
-            "run treering db init; treering db status shows what is there",
-        ),
-    ),
-    (
-        (PoolTimeout, TooManyRequests),
-        (
-            Busy,
-            "every connection of this process to {shown} is in use",
-            "use fewer threads at a time, and take exports to their end",
-        ),
-    ),
-    ((psycopg.OperationalError,), _UNREACHABLE),
-)
+_TRANSLATIONS: Final[tuple[tuple[Any, tuple[type[StorageError], str, str]], ...]] = (
+    (PoolClosed, (Closed, "the ledger is closed", "open it again")),
+    (pg.InvalidPassword | pg.InvalidAuthorizationSpecification, _LOGIN),
+    (pg.InvalidCatalogName, _NO_DATABASE),
+    (pg.ReadOnlySqlTransaction, (
+        ReadOnly,
+        "{shown} is a read-only replica, or the database is set read-only",
+        "write to the primary; it can be read here, in Python with mode='ro'",
+    )),
+    (pg.InsufficientPrivilege, _FORBIDDEN),
+    (pg.DiskFull | pg.ConfigurationLimitExceeded, (
+        StorageFull,
+        "the server is out of room, nothing of this call was recorded: {text}",
+        "free some space on the server, then try again",
+    )),
+    (pg.OutOfMemory, (
+        StorageFull,
+        "the server is out of memory, nothing of this call was recorded: {text}",
+        "see the server's log; fewer connections or less work_mem leave it more",
+    )),
+    (pg.TooManyConnections, _CROWDED),
+    (pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure, (
+        Busy,
+        "{shown} is kept locked by another transaction: {text}",
+        "see treering db status for who holds it, then try again",
+    )),
+    (pg.QueryCanceled, (
+        Busy,
+        "{shown} cancelled a statement, nothing of this call was recorded: {text}",
+        "somebody ended it on the server, with pg_cancel_backend for instance: try again",
+    )),
+    (pg.UndefinedTable | pg.UndefinedFunction | pg.UndefinedColumn, (
+        StorageError,
+        "{shown} lacks a part of the ledger: {text}",
+        "run treering db init; treering db status shows what is there",
+    )),
+    (PoolTimeout | TooManyRequests, (
+        Busy,
+        "every connection of this process to {shown} is in use",
+        "use fewer threads at a time, and take exports to their end",
+    )),
+    (psycopg.OperationalError, _UNREACHABLE),
+)  # fmt: skip
 """For each of PostgreSQL's errors: ours, its message, and its hint."""
 
 

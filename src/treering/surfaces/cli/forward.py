@@ -236,13 +236,10 @@ class _Forwarding:
         )
 
     def _follow_all(self) -> None:
-        for scope in self._scopes():
+        for scope in scope_names(self._ledger) if self._scope is None else [self._scope]:
             if scope not in self._followed:
                 self._followed.add(scope)
                 self._spine.follow(scope, from_now=self._from_now)
-
-    def _scopes(self) -> list[str]:
-        return [self._scope] if self._scope is not None else scope_names(self._ledger)
 
     def _is_stopped(self) -> bool:
         return any(status.stopped for status in self._spine.status())

@@ -480,7 +480,7 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
     rows = [
         [
             f"  {turn.number:,}",
-            _state(turn.turn),
+            "undone" if turn.turn.is_undone else turn.turn.state or NONE,
             clock(turn.turn.started_ms),
             f"{turn.turn.tool_calls:,}" if turn.turn.tool_calls else "",
             _tokens(turn.turn),
@@ -489,10 +489,6 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
         for turn in turns
     ]
     print_filled(_TURNS, rows)
-
-
-def _state(turn: TurnView) -> str:
-    return "undone" if turn.is_undone else turn.state or NONE
 
 
 def _tokens(turn: TurnView) -> str:
