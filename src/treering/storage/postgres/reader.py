@@ -93,8 +93,16 @@ END: Final = (
     " ORDER BY e.epoch DESC, e.xid DESC, e.position DESC LIMIT %(limit)s"
 )
 RECORDS: Final = (
-    f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
-    " ORDER BY e.seq LIMIT %s"
+    f"SELECT {RECORD} FROM events AS e WHERE e.scope = %(scope)s AND e.session = %(session)s"
+    " AND e.seq > %(after)s ORDER BY e.seq LIMIT %(limit)s"
+)
+_COVERS: Final = (
+    f"SELECT {EVENT} FROM events AS e WHERE e.scope = %(scope)s AND e.session = %(session)s"
+    f" AND e.kind = ANY(%(kinds)s::text[]) AND e.flags < {EXPIRED} ORDER BY e.seq"
+)
+_BOUNDS: Final = (
+    "SELECT first_seq, coalesce(last_seq, %(last)s) FROM runs"
+    " WHERE scope = %(scope)s AND session = %(session)s AND run_id = %(run)s"
 )
 _ALL_RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s"
@@ -215,8 +223,9 @@ class Reader:
         kinds: Collection[str] = (),
     ) -> list[Item]:
         """Return headers or events of a session in order, after ``after_seq``; of some kinds."""
-        statement = _seq_statement(part, "ASC", kinds)
-        return self._by_seq(part, scope, session_id, statement, (after_seq, LAST, limit))
+        stretch = {"after": after_seq, "before": LAST, "limit": limit}
+        look = self._in_session(scope, session_id, _seq_statement(part, "ASC", kinds), **stretch)
+        return self.read(scope, lambda c: _fitting(part, look(c)), self._builder(part))
 
     def last_by_seq(
         self,
@@ -229,25 +238,21 @@ class Reader:
         kinds: Collection[str] = (),
     ) -> list[Item]:
         """Return the last headers or events before ``before_seq``, in order; of some kinds."""
-        statement = _seq_statement(part, "DESC", kinds)
-        stretch = (0, before_seq or LAST, limit)
-        return self._by_seq(part, scope, session_id, statement, stretch)[::-1]
+        stretch = {"after": 0, "before": before_seq or LAST, "limit": limit}
+        look = self._in_session(scope, session_id, _seq_statement(part, "DESC", kinds), **stretch)
+        return self.read(scope, lambda c: _fitting(part, look(c))[::-1], self._builder(part))
 
-    def _by_seq(
-        self,
-        part: type[Item],
-        scope: Scope,
-        session_id: str,
-        statement: str,
-        stretch: tuple[int, int, int],
-    ) -> list[Item]:
+    def _in_session(
+        self, scope: Scope, session_id: str, statement: str, **values: Any
+    ) -> Callable[[Connection], list[Row]]:
+        """Return how to read rows of a session; none if it does not exist."""
+
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
-            if session is None:
-                return []
-            return _fitting(part, fetch(connection, statement, (scope, session, *stretch)))
+            asked = {"scope": scope, "session": session, **values}
+            return [] if session is None else fetch(connection, statement, asked)
 
-        return self.read(scope, look, self._builder(part))
+        return look
 
     def tally(
         self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
@@ -264,12 +269,7 @@ class Reader:
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
-
-        def look(connection: Connection) -> list[Row]:
-            session = self.cache.session(connection, scope, session_id)
-            values = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
-            return fetch(connection, EVENTS_AT, values)
-
+        look = self._in_session(scope, session_id, EVENTS_AT, seqs=sorted(set(seqs)))
         return self.read(scope, look, self.to_events)
 
     def committed_events(
@@ -284,45 +284,20 @@ class Reader:
         limit: int,
     ) -> list[Event]:
         """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
-
-        def look(connection: Connection) -> list[Row]:
-            values = {
-                "scope": scope,
-                "session": self.cache.session(connection, scope, session_id),
-                "kinds": sorted(kinds),
-                "before": before_seq,
-                "until": until_seq,
-                "run": run_id,
-                "limit": limit,
-            }
-            return bounded(fetch(connection, COMMITTED, values), PAYLOAD_BYTES)[::-1]
-
-        return self.read(scope, look, self.to_events)
+        look = self._in_session(
+            scope, session_id, COMMITTED,
+            kinds=sorted(kinds), before=before_seq, until=until_seq, run=run_id, limit=limit,
+        )  # fmt: skip
+        return self.read(scope, lambda c: bounded(look(c), PAYLOAD_BYTES)[::-1], self.to_events)
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
-
-        def look(connection: Connection) -> list[Row]:
-            session = self.cache.session(connection, scope, session_id)
-            if session is None:
-                return []
-            stored = fetch(connection, RECORDS, (scope, session, after_seq, limit))
-            return bounded(stored, PAYLOAD_BYTES)
-
-        return self.read(scope, look, self.to_records)
+        look = self._in_session(scope, session_id, RECORDS, after=after_seq, limit=limit)
+        return self.read(scope, lambda c: bounded(look(c), PAYLOAD_BYTES), self.to_records)
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
-
-        def look(connection: Connection) -> list[Row]:
-            session = self.cache.session(connection, scope, session_id)
-            return fetch(
-                connection,
-                f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
-                f" AND e.kind = ANY(%s::text[]) AND e.flags < {EXPIRED} ORDER BY e.seq",
-                (scope, session, sorted(ERASURE_KINDS)),
-            )
-
+        look = self._in_session(scope, session_id, _COVERS, kinds=sorted(ERASURE_KINDS))
         return self.read(scope, look, self.to_events)
 
     def by_run(
@@ -355,15 +330,7 @@ class Reader:
         return {str(name) for (name,) in names}
 
     def _run_bounds(self, scope: Scope, session_id: str, run_id: str) -> tuple[int, int]:
-        def look(connection: Connection) -> list[Row]:
-            session = self.cache.session(connection, scope, session_id)
-            return fetch(
-                connection,
-                "SELECT first_seq, coalesce(last_seq, %s) FROM runs"
-                " WHERE scope = %s AND session = %s AND run_id = %s",
-                (LAST, scope, session, run_id),
-            )
-
+        look = self._in_session(scope, session_id, _BOUNDS, last=LAST, run=run_id)
         stretch = self.server.read(look, scope)
         return stretch[0] if stretch else (1, 0)
 
@@ -610,8 +577,9 @@ def _seq_statement(part: type[Header], direction: str, kinds: Collection[str]) -
     which = f" AND e.kind IN ({among})" if kinds else ""
     return (
         f"SELECT {_COLUMNS[part]} FROM events AS e"
-        " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s"
-        f" AND e.flags < {EXPIRED}{which} ORDER BY e.seq {direction} LIMIT %s"
+        " WHERE e.scope = %(scope)s AND e.session = %(session)s"
+        " AND e.seq > %(after)s AND e.seq < %(before)s"
+        f" AND e.flags < {EXPIRED}{which} ORDER BY e.seq {direction} LIMIT %(limit)s"
     )
 
 
