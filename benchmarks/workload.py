@@ -6,9 +6,8 @@ Made up, always the same. A turn is twenty events: a question, tools and their r
 import gc
 import random
 import resource
-import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -211,11 +210,6 @@ def _wall(way: Callable[[], object]) -> float:
     spent = time.perf_counter() - before
     del found
     return spent
-
-
-def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return how many times theirs ours is, median by median."""
-    return statistics.median(ours) / statistics.median(theirs)
 
 
 def _kind(at: int) -> str:

@@ -29,7 +29,6 @@ class Giving:
         return self._given
 
 
-SEEING: Final = {"name": "see", "arguments": '{"at": 1}'}
 TALKS: Final[dict[str, list[Any]]] = {
     "chat": [
         {
