@@ -238,8 +238,20 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def ended_well(child: int) -> bool:
-    """Wait for a forked child; say whether it ended well."""
+    """Wait for a forked child; say whether it ended well. One that hangs is killed."""
+    deadline = time.monotonic() + PATIENCE_S
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.005)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def write_own(ledger: Ledger, name: str, times: int) -> None:
+    """Append one at a time to a session, then prove it."""
+    for number in range(times):
+        ledger.append([said(f"{name} {number}", session_id=name)])
+    assert ledger.admin.verify(SCOPE, session_id=name).intact
 
 
 def check_order(ledger: Ledger) -> int:

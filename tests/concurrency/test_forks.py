@@ -14,7 +14,14 @@ import pytest
 from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from children import run_python
-from concurrency.processes import Colleague, check_order, ended_well, in_child, write_in_threads
+from concurrency.processes import (
+    Colleague,
+    check_order,
+    ended_well,
+    in_child,
+    write_in_threads,
+    write_own,
+)
 from effort import PATIENCE_S
 from treering.model.scopes import Scope
 
@@ -42,11 +49,11 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 def test_parent_and_child_both_write(ledger: Ledger) -> None:
     ledger.append([said("before")])
-    children = [in_child(lambda: _write(ledger, "child", 20)) for _ in range(2)]
-    _write(ledger, "parent", 20)
+    children = [in_child(lambda: write_own(ledger, "child", 20)) for _ in range(2)]
+    write_own(ledger, "parent", 20)
 
     assert all(ended_well(child) for child in children)
-    _write(ledger, "parent afterwards", 5)
+    write_own(ledger, "parent afterwards", 5)
     assert check_order(ledger) == 66
 
 
@@ -54,9 +61,9 @@ def test_a_child_of_multiprocessing_writes(ledger: Ledger) -> None:
     ledger.append([said("before")])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        process = _forking.Process(target=_write, args=(ledger, "child", 10))
+        process = _forking.Process(target=write_own, args=(ledger, "child", 10))
         process.start()
-    _write(ledger, "parent", 10)
+    write_own(ledger, "parent", 10)
     process.join(PATIENCE_S)
 
     assert process.exitcode == 0
@@ -65,9 +72,9 @@ def test_a_child_of_multiprocessing_writes(ledger: Ledger) -> None:
 
 def test_a_grandchild_writes(ledger: Ledger) -> None:
     def have_child() -> None:
-        _write(ledger, "child", 3)
-        assert ended_well(in_child(lambda: _write(ledger, "grandchild", 3)))
-        _write(ledger, "child", 3)
+        write_own(ledger, "child", 3)
+        assert ended_well(in_child(lambda: write_own(ledger, "grandchild", 3)))
+        write_own(ledger, "child", 3)
 
     assert ended_well(in_child(have_child))
     assert check_order(ledger) == 9
@@ -121,7 +128,8 @@ def test_threads_that_fork_at_the_same_time_do_not_lock_each_other_out(ledger: L
     outcomes: list[bool] = []
 
     def fork() -> None:
-        outcomes.extend(ended_well(in_child(lambda: _write(ledger, "child", 1))) for _ in range(5))
+        children = (in_child(lambda: write_own(ledger, "child", 1)) for _ in range(5))
+        outcomes.extend(map(ended_well, children))
 
     threads = [threading.Thread(target=fork) for _ in range(3)]
     for thread in threads:
@@ -180,20 +188,14 @@ if child:
 def test_a_ledger_in_memory_goes_its_own_way_on_each_side() -> None:
     with open_ledger(":memory:") as ledger:
         ledger.append([said("before")])
-        child = in_child(lambda: _write(ledger, "child", 5))
+        child = in_child(lambda: write_own(ledger, "child", 5))
 
         assert ended_well(child)
         assert ledger.admin.verify().events == 1
 
 
-def _write(ledger: Ledger, name: str, count: int) -> None:
-    for number in range(count):
-        ledger.append([said(f"{name} {number}", session_id=name)])
-    assert ledger.admin.verify(SCOPE, session_id=name).intact
-
-
 def _write_and_read(ledger: Ledger, count: int) -> None:
     name = f"child at {time.monotonic_ns()}"
-    _write(ledger, name, count)
+    write_own(ledger, name, count)
     session = ledger.session(name, scope=SCOPE, agent="a")
     assert [header.seq for header in session.headers()] == list(range(1, count + 1))

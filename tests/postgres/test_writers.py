@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
-import os
 import secrets
-import signal
 import threading
-import time
 import warnings
 from functools import partial
 from itertools import chain, count
@@ -22,7 +19,14 @@ from psycopg.errors import CheckViolation
 
 from builders import HERE, said
 from children import run_python
-from concurrency.processes import begin_together, check_order, colleagues, in_child
+from concurrency.processes import (
+    begin_together,
+    check_order,
+    colleagues,
+    ended_well,
+    in_child,
+    write_own,
+)
 from effort import PATIENCE_S, rounds
 from postgres_writers import (
     Account,
@@ -409,23 +413,6 @@ if child:
 
     with open_ledger(url) as ledger:
         assert check_order(ledger) == 12
-
-
-def ended_well(child: int) -> bool:
-    """Wait for a forked child; say whether it ended well. One that hangs is killed."""
-    deadline = time.monotonic() + PATIENCE_S
-    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.005)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def write_own(ledger: Ledger, name: str, times: int) -> None:
-    """Append one at a time to a session, then prove it."""
-    for number in range(times):
-        ledger.append([said(f"{name} {number}", session_id=name)])
-    assert ledger.admin.verify(HERE, session_id=name).intact
 
 
 # Threads.
