@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from treering.capture import secret_phrases as phrases
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
 from treering.capture.secret_assignments import (
     LINKS,
@@ -20,27 +21,6 @@ from treering.capture.secret_assignments import (
 )
 from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
 from treering.capture.secret_names import SUFFIXES
-from treering.capture.secret_phrases import (
-    PHRASES,
-    find_code,
-    find_cookie,
-    find_cookie_record,
-    find_decoded,
-    find_dsn,
-    find_echoed,
-    find_expected,
-    find_here_string,
-    find_inserted,
-    find_mailbox,
-    find_manifest,
-    find_path_token,
-    find_pgpass,
-    find_phrase,
-    find_signature,
-    find_stored_cookie,
-    find_webhook,
-    is_before_tab,
-)
 from treering.capture.secret_speech import SPOKEN
 from treering.capture.secret_values import (
     NOT_AFTER_MASK,
@@ -638,29 +618,44 @@ SECRET_RULES: Final = (
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
     *(
-        Rule("phrase", tuple(phrase.keywords.split("|")), find_phrase(phrase), is_generic=True)
-        for phrase in PHRASES
+        Rule(
+            "phrase",
+            tuple(phrase.keywords.split("|")),
+            phrases.find_phrase(phrase),
+            is_generic=True,
+        )
+        for phrase in phrases.PHRASES
     ),
-    Rule("inserted", ("VALUES", "values ("), find_inserted, is_generic=True),
-    Rule("echoed", ("echo",), find_echoed, is_generic=True),
-    Rule("here-string", ("<<<",), find_here_string, is_generic=True),
-    Rule("expected", ("expect ",), find_expected, is_generic=True),
-    Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), find_pgpass, is_generic=True),
-    Rule("manifest", ("kind: Secret", 'kind":"Secret"', 'kind": "Secret"'), find_manifest),
+    Rule("inserted", ("VALUES", "values ("), phrases.find_inserted, is_generic=True),
+    Rule("echoed", ("echo",), phrases.find_echoed, is_generic=True),
+    Rule("here-string", ("<<<",), phrases.find_here_string, is_generic=True),
+    Rule("expected", ("expect ",), phrases.find_expected, is_generic=True),
+    Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), phrases.find_pgpass, is_generic=True),
+    Rule("manifest", ("kind: Secret", 'kind":"Secret"', 'kind": "Secret"'), phrases.find_manifest),
     *(
         Rule(name, tuple(keywords.split("|")), locate, is_generic=True)
         for name, keywords, locate in SPOKEN
     ),
-    Rule("webhook", ("webhook",), find_webhook, is_generic=True),
-    Rule("signature", ("ignature=",), find_signature, is_generic=True),
-    Rule("code", ("code=",), find_code, is_generic=True),
-    Rule("cookie", (*_any_case("cookie"), "curl -b"), find_cookie, is_generic=True),
-    Rule("cookie", ('"domain"',), find_cookie_record, is_generic=True),
-    Rule("decoded", ("base64 -d", "base64 --decode", "base64 -D"), find_decoded, is_generic=True),
-    Rule("dsn", ("@tcp(", "@unix("), find_dsn, is_generic=True),
-    Rule("mailbox", (".com:", ".org:", ".net:", ".io:", ".de:"), find_mailbox, is_generic=True),
-    Rule("path", ONE_TIME_PATHS, find_path_token, is_generic=True),
-    Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),
+    Rule("webhook", ("webhook",), phrases.find_webhook, is_generic=True),
+    Rule("signature", ("ignature=",), phrases.find_signature, is_generic=True),
+    Rule("code", ("code=",), phrases.find_code, is_generic=True),
+    Rule("cookie", (*_any_case("cookie"), "curl -b"), phrases.find_cookie, is_generic=True),
+    Rule("cookie", ('"domain"',), phrases.find_cookie_record, is_generic=True),
+    Rule(
+        "decoded",
+        ("base64 -d", "base64 --decode", "base64 -D"),
+        phrases.find_decoded,
+        is_generic=True,
+    ),
+    Rule("dsn", ("@tcp(", "@unix("), phrases.find_dsn, is_generic=True),
+    Rule(
+        "mailbox",
+        (".com:", ".org:", ".net:", ".io:", ".de:"),
+        phrases.find_mailbox,
+        is_generic=True,
+    ),
+    Rule("path", ONE_TIME_PATHS, phrases.find_path_token, is_generic=True),
+    Rule("cookie", ("TRUE", "FALSE"), phrases.find_stored_cookie, is_called=phrases.is_before_tab),
     Rule("authorization", AUTHORIZATION, _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
     # Tests are passed in nearly every event of an agent, too.
