@@ -4,7 +4,7 @@ import logging
 import random
 import statistics
 import time
-from collections.abc import Callable  # noqa: TC003  (it is also what a list is annotated with)
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 

@@ -35,10 +35,8 @@ is shown in tracebacks as a note.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
 
 class TreeringError(Exception):

@@ -6,12 +6,10 @@ import contextlib
 import gc
 import os
 import weakref
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from treering.locks import Lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GARBAGE_OBJECTS: Final = 500_000
 """Objects after which Python looks for cycles meanwhile: more than a batch has; else 700."""

@@ -5,15 +5,13 @@ session.compact(100_000, summariser=EndpointSummariser("http://localhost:8080/v1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from treering.adapters.extractors import TIMEOUT_S, ChatAnswer, ChatUsage, chat_endpoint
 from treering.model.codec import encode
 from treering.model.messages import ModelMessage, UserMessage
 from treering.model.parts import UsageReported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 SUMMARY_PROMPT: Final = (
     "You are given the older part of a conversation between a user and an assistant who uses tools."

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -18,9 +19,6 @@ from treering.memory.monthly_budget import ANSWER_TOKENS_MAX
 from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, Category
 from treering.rules.fact_categories import category_of
 from treering.rules.fact_extraction import Candidate, Utterance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 TIMEOUT_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 * 2**20

@@ -6,7 +6,8 @@ the calls that the model asks for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -14,9 +15,6 @@ from treering.adapters.lenient_writer import Reply
 from treering.derive.tool_facts import plausible
 from treering.model.parts import UsageReported
 from treering.spine.conversion import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 TEXTS: Final = frozenset({"text", "input_text", "output_text"})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,9 +13,6 @@ from treering.lazy import lazy_pattern
 from treering.model.events import REDACTED
 from treering.model.memories import Sentence
 from treering.model.messages import ModelMessage, UserMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 USER: Final = "The user"
 ASSISTANT: Final = "The assistant"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -11,9 +12,6 @@ from treering.model.events import Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.parts import is_approximate
 from treering.model.views import COMPACTION, RunState, TurnView
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 INPUT: Final = "conversation.user"
 _STARTED: Final = "run.started"

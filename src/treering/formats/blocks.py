@@ -7,7 +7,8 @@ Several agents keep their conversations in them: ``text``, ``thinking``, ``tool_
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from treering.formats.codex.drafts import (
     PendingEvent,
@@ -23,9 +24,6 @@ from treering.formats.loose import name as name_of
 from treering.formats.parsed import content_key, is_content_key
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "redacted-reasoning"})
 CALLS: Final = frozenset({"tool_use", "tool_call", "tool-call", "toolCall", "server_tool_use"})

@@ -11,9 +11,10 @@ only where the updates do not tell what was said.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -61,9 +62,6 @@ from treering.formats.sources import open_source
 from treering.formats.whole import NOTHING, UNFINISHED, WholeReader, json_of, version_key
 from treering.formats.whole import titled as title_event
 from treering.spine.words import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 NAME: Final = "grok"
 HISTORY: Final = "chat_history.jsonl"

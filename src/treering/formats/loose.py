@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from treering.errors import InvalidInput
 from treering.model.codec import canonical_content, decode, encode
 from treering.model.events import NAME_CHARACTERS_MAX
 from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 Value = TypeVar("Value")
 

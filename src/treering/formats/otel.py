@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
 from treering.context.texts import text_of
 from treering.errors import InvalidInput, Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 Operation = Literal["agent", "chat", "tool"]
 

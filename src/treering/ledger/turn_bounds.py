@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -12,9 +13,6 @@ from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import NO_END, Lineage, next_limit
 from treering.model.events import Event, Header
 from treering.model.kinds import HIDING_KINDS, RUN_ENDS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 FIRST_PAGE: Final = 16
 PAGE: Final = 500

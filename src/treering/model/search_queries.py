@@ -9,7 +9,8 @@ operator.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -18,9 +19,6 @@ from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import stored_kinds
 from treering.model.scopes import Scope
 from treering.model.search_words import inner_spelling, is_unspaced, words_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUERY_CHARACTERS_MAX: Final = 1_000
 TERMS_MAX: Final = 32

@@ -7,14 +7,12 @@ without spaces are split into pairs of characters.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from treering.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WORD_CHARACTERS_MAX: Final = 64
 """Longer words are indexed and searched by this prefix."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
+from collections.abc import Sequence
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Place = TypeVar("Place", int, tuple[int, int])
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TypedDict, get_args
 
 import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.codec import valid_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Mode = Literal["main", "group", "queue"]
 """main: one person; group: several people, few tools; queue: messages one at a time, in order."""

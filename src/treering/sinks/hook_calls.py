@@ -13,17 +13,15 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from treering.errors import InvalidInput, TooLarge
 from treering.spine.sink_queue import HUNG_CALLS_MAX, BoundedCall, Overtime, Worker, in_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 log: Final = logging.getLogger("treering.hooks")
 

@@ -19,9 +19,10 @@ import secrets
 import ssl
 import time
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -32,9 +33,6 @@ from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.fields import instant
 from treering.spine.ports import Delivery, Undeliverable
 from treering.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 BATCH_EVENTS_MAX: Final = 100
 BODY_BYTES_MAX: Final = 1_000_000

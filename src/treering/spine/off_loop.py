@@ -14,16 +14,14 @@ import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar
 
 from treering.errors import Closed, TreeringError
 from treering.lazy import lazy_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 _log = lazy_logger("treering")
 

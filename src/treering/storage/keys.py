@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from treering.errors import Busy, Corrupt, KeyMissing, StorageError, check_from_system
 from treering.ledger.records import KeyRecord, mark_of_key
 from treering.storage.sealing import KEY_BYTES, AesKey, cipher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 try:
     import fcntl

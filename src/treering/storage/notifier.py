@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from treering.locks import Bell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 POLL_S_MIN: Final = 0.004
 POLL_S_MAX: Final = 0.02

@@ -11,8 +11,9 @@ import difflib
 import glob
 import os
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -26,9 +27,6 @@ from treering.capture.hooks.settings import (
     without_hooks,
 )
 from treering.errors import InvalidInput, NotFound, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 AGENTS: Final = (*HOOKED, openclaw.AGENT)
 _EMPTY: Final = "{}\n"

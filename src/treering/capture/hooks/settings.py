@@ -12,15 +12,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from treering.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PROGRAM: Final = "treering-hook"
 _GROUP_FIELDS: Final = frozenset({"hooks", "matcher", "sequential"})

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from treering.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NESTING_MAX: Final = 200
 """Deeper lines are reported as bad: writing them could overflow the stack."""

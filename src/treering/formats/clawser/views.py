@@ -6,16 +6,14 @@ where Clawser would fail, a missing value counts as empty.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from treering.errors import InvalidInput
 from treering.formats.clawser.text import stringify, truthy
 from treering.formats.loose import items_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 INVALID_TIME: Final = "Invalid Date"
 _BROWSER_TIME_MS_MAX: Final = 8_640_000_000_000_000

@@ -17,8 +17,9 @@ import os
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -27,9 +28,6 @@ from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import UnreadLine, parse, stringify, truthy
 from treering.formats.loose import objects_in
 from treering.model.fields import check_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 DEFAULT_WORKSPACE: Final = "default"
 _LAYOUTS: Final = ("clawser_workspaces", "clawser/workspaces")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
@@ -31,9 +32,6 @@ from treering.storage.sqlite.opening import (
 )
 from treering.storage.sqlite.rows import Row, fetch_all, fetch_value, is_sound, name_id
 from treering.storage.sqlite.write_lock import WriteLock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CACHE_KIB: Final = 16_384
 _FACTS: Final = """

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import apsw
 
@@ -18,9 +19,6 @@ from treering.errors import Busy, InvalidInput, NotFound, StorageFull
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.opening import PrivateCopy
 from treering.storage.sqlite.schema import APPLICATION_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 PAGE_ROWS: Final = 200
 ROW_ID: Final = "rowid"

@@ -5,9 +5,10 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import apsw
 from uuid_utils import UUID
@@ -27,9 +28,6 @@ from treering.storage.encoding import (
     payload_of,
 )
 from treering.storage.sealing import Opener, is_box
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Row: TypeAlias = tuple[Any, ...]
 PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -23,9 +24,6 @@ from treering.surfaces.cli.output import (
 )
 from treering.surfaces.shared.times import usual_zone
 from treering.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM: Final = "treering"
 USAGE: Final = 2

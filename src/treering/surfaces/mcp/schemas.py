@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,9 +24,6 @@ from treering.model.fields import instant
 from treering.model.kinds import KINDS
 from treering.surfaces.shared.texts import Mask
 from treering.tools import ANSWER_CHARACTERS_MAX, ITEMS_DEFAULT, ITEMS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 CHARACTERS_DEFAULT: Final = 4_000
 CHARACTERS_MAX: Final = 14_000

@@ -7,7 +7,8 @@ result that comes later than that is looked up.
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import IO, TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Final, Literal
 
 import msgspec
 
@@ -15,9 +16,6 @@ from treering.model.events import Event, Header
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
 from treering.model.tools import ToolRecord
 from treering.surfaces.shared.texts import Mask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 AHEAD_EVENTS_MAX: Final = 400
 AHEAD_BYTES_MAX: Final = 8_000_000

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
 
@@ -37,9 +38,6 @@ from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import clean, size_text, span_text, spent_text, state_of
 from treering.surfaces.shared.texts import Mask, counted
 from treering.surfaces.shared.times import utc_clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 WITHHELD: Final = "withheld: this seemed to hold a secret"
 _MARKUP: Final = re.compile(

@@ -6,9 +6,10 @@ An unknown tool is shown as formatted JSON, with its output.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -38,9 +39,6 @@ from treering.surfaces.pages.styles import (
     plain_text,
     terminal_lines,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 ToolSort = Literal[
     "read", "search", "edit", "shell", "tasks", "question", "plan", "web", "agent", "other"

@@ -8,16 +8,14 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from treering.errors import InvalidInput, NotAuthenticated, NotFound, NotPermitted, StorageError
 from treering.model.scopes import Scope, parse_scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Right = Literal["read", "write", "erase"]
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from treering.errors import InvalidInput
 from treering.model.fields import TIME_MS_MAX, instant
 from treering.model.parts import is_approximate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ZONE_VARIABLE: Final = "TREERING_TZ"
 
