@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from treering.rules.claim_outlines import OutlineWord, SentenceOutline
 
     Vector = NDArray[np.float32]
+    Cosines = list[list[float]]
+    """Of the words of an earlier statement, a row each, with those of a later one."""
 
 EXCHANGED_FROM: Final = 0.35
 OTHERWISE_EXCHANGED_FROM: Final = 0.15
@@ -93,6 +95,8 @@ _BORN: Final = word_set("born arrived")
 _OWN: Final = word_set("i we my our me us")
 _GROUPS: Final = key_set("team family company club")
 _EDGES: Final = '.,;:!?()"'
+_VALUES: Final = frozenset({"number", "time", "name"})
+"""Kinds of words of which one may stand for any other."""
 _SINCE: Final = word_set("last this since next from as of")
 """Before a time that says since when something holds, not what holds."""
 
@@ -121,6 +125,7 @@ class ComparedStatement(NamedTuple):
     renewed: int | None
     """Which of its words is said to be new."""
     is_bad: bool
+    is_aim: bool
 
 
 class ChangeReader:
@@ -137,13 +142,19 @@ class ChangeReader:
         later, earlier = self._statement(new), self._statement(old)
         if not later.keys or not earlier.keys:
             return None
-        signs = {"cosine": float(later.vector @ earlier.vector)}
-        signs |= _of_subjects(later, earlier) | _of_values(later, earlier)
-        signs |= _of_meaning(later, earlier) | _of_words(later, earlier)
+        # Lists: of so few words they are faster than arrays.
+        cosines = (earlier.vectors @ later.vectors.T).tolist()
+        signs = {
+            "cosine": float(later.vector @ earlier.vector),
+            **_of_subjects(later, earlier),
+            **_of_values(later, earlier),
+            **_of_meaning(later, earlier, cosines),
+            **_of_words(later, earlier, cosines),
+        }
         if later.keys & earlier.keys <= earlier.subject and _are_far(signs):
             # "I stopped the server" says nothing about the port that it runs on.
             return None
-        return signs | _together(signs, earlier, old)
+        return {**signs, **_together(signs, earlier)}
 
     def share_subject(self, new: str, old: str) -> bool:
         """Return whether two statements may be about the same."""
@@ -181,12 +192,13 @@ class ChangeReader:
             ),
             times=frozenset(times),
             names=frozenset(word.key for word in contents if word.kind == "name"),
-            vectors=np.stack(vectors) if vectors else np.zeros((0, 1), np.float32),
+            vectors=np.array(vectors, np.float32),
             predicate=self._embed(predicate) if predicate else None,
             vector=self._embed(text),
             head=_object_at(whole, contents),
             renewed=_renewed_at(whole, contents),
-            is_bad=_BAD.search(text) is not None,
+            is_bad=any(map(_is_bad, text.split())),
+            is_aim=_AIM.search(text) is not None,
         )
 
 
@@ -226,6 +238,11 @@ def is_english(text: str) -> bool:
     if not text.isascii() and any(one >= _LATIN_END and one.isalpha() for one in text):
         return False
     return _FOREIGN.isdisjoint(word.strip(_EDGES) for word in text.lower().split())
+
+
+@lru_cache(maxsize=8_192)
+def _is_bad(word: str) -> bool:
+    return _BAD.search(word) is not None
 
 
 def _object_at(whole: SentenceOutline, contents: tuple[OutlineWord, ...]) -> int | None:
@@ -342,18 +359,22 @@ def _of_values(later: ComparedStatement, earlier: ComparedStatement) -> dict[str
     }
 
 
-def _of_meaning(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
+def _of_meaning(
+    later: ComparedStatement, earlier: ComparedStatement, cosines: Cosines
+) -> dict[str, float]:
     """Return signs of how near the words of two statements are."""
-    cosines = earlier.vectors @ later.vectors.T
     added = [at for at, word in enumerate(later.contents) if word.key not in earlier.keys]
-    gone = [at for at, word in enumerate(earlier.contents) if word.key not in later.keys]
+    gone = [
+        (row, word)
+        for row, word in zip(cosines, earlier.contents, strict=True)
+        if word.key not in later.keys
+    ]
     has_equal = not earlier.keys.isdisjoint(later.keys - (later.subject & earlier.subject))
     # A number is near every other number.
-    words = [at for at in gone if earlier.contents[at].kind != "number"]
-    nearest = float(cosines[words].max()) if words else 0.0
+    nearest = max((max(row) for row, word in gone if word.kind != "number"), default=0.0)
     return {
         "nearest": 1.0 if has_equal else nearest,
-        "exchanged": float(cosines[gone][:, added].max()) if gone and added else 0.0,
+        "exchanged": max((row[at] for row, _ in gone for at in added), default=0.0),
         "predicates near": (
             0.0
             if later.predicate is None or earlier.predicate is None
@@ -362,36 +383,36 @@ def _of_meaning(later: ComparedStatement, earlier: ComparedStatement) -> dict[st
     }
 
 
-def _of_words(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
+def _of_words(
+    later: ComparedStatement, earlier: ComparedStatement, cosines: Cosines
+) -> dict[str, float]:
     """Return signs of how well the words of each statement are met in the other."""
-    import numpy as np  # noqa: PLC0415
-
-    cosines = earlier.vectors @ later.vectors.T
-    for at, word in enumerate(earlier.contents):
-        for place, other in enumerate(later.contents):
-            if word.key == other.key:
-                cosines[at, place] = 1.0
-            elif word.kind == other.kind != "word" and word.kind in {"number", "time", "name"}:
-                cosines[at, place] = max(float(cosines[at, place]), 0.5)
+    rows = [
+        _met_by(row, word, later) if word.kind in _VALUES or word.key in later.keys else row
+        for row, word in zip(cosines, earlier.contents, strict=True)
+    ]
+    columns = list(zip(*rows, strict=True))
     own = [at for at, word in enumerate(later.contents) if word.key not in later.subject]
-    said = [at for at, word in enumerate(earlier.contents) if word.key not in earlier.subject]
-    met = cosines.max(axis=0)[own] if own else np.zeros(1)
-    kept = cosines.max(axis=1)[said] if said else np.zeros(1)
+    said = [
+        row
+        for row, word in zip(rows, earlier.contents, strict=True)
+        if word.key not in earlier.subject
+    ]
+    met = [max(columns[at]) for at in own] or [0.0]
+    kept = [max(row) for row in said] or [0.0]
     # What is said of a shared subject: whether its own words have to do with each other.
-    inner = cosines[said][:, own] if said and own else np.zeros((1, 1))
-    head = 0.0 if later.head is None else float(cosines[:, later.head].max())
+    inner = max((row[at] for row in said for at in own), default=0.0)
+    head = 0.0 if later.head is None else max(columns[later.head])
     headed = later.head is not None
-    inner_head = (
-        float(cosines[said][:, later.head].max()) if later.head is not None and said else 0.0
-    )
-    renewed = 0.0 if later.renewed is None else float(cosines[:, later.renewed].max())
+    inner_head = 0.0 if later.head is None else max((row[later.head] for row in said), default=0.0)
+    renewed = 0.0 if later.renewed is None else max(columns[later.renewed])
     return {
-        "met": float(met.mean()),
-        "least met": float(met.min()),
-        "unmet": float((met < FAR_FROM).mean()),
-        "kept": float(kept.mean()),
-        "least kept": float(kept.min()),
-        "inner": float(inner.max()),
+        "met": sum(met) / len(met),
+        "least met": min(met),
+        "unmet": sum(one < FAR_FROM for one in met) / len(met),
+        "kept": sum(kept) / len(kept),
+        "least kept": min(kept),
+        "inner": inner,
         "object": head,
         "object unmet": float(headed and head < FAR_FROM),
         "has object": float(headed),
@@ -404,6 +425,18 @@ def _of_words(later: ComparedStatement, earlier: ComparedStatement) -> dict[str,
     }
 
 
+def _met_by(row: list[float], word: OutlineWord, later: ComparedStatement) -> list[float]:
+    """Return how well the words of a statement meet one that is equal, or of their kind."""
+    return [
+        1.0
+        if word.key == other.key
+        else max(cosine, 0.5)
+        if word.kind == other.kind and word.kind in _VALUES
+        else cosine
+        for cosine, other in zip(row, later.contents, strict=True)
+    ]
+
+
 def _are_far(signs: dict[str, float]) -> bool:
     """Return whether what is said of one thing twice has nothing to do with each other."""
     is_same = signs["only the subject shared"] > 0
@@ -411,9 +444,9 @@ def _are_far(signs: dict[str, float]) -> bool:
     return signs["exchanged"] < least and signs["predicates near"] < PREDICATES_FROM
 
 
-def _together(signs: dict[str, float], earlier: ComparedStatement, old: str) -> dict[str, float]:
+def _together(signs: dict[str, float], earlier: ComparedStatement) -> dict[str, float]:
     """Return signs that count only together."""
-    aim = float(_AIM.search(old) is not None)
+    aim = float(earlier.is_aim)
     near = signs["predicates near"]
     return {
         "of the subject, near": signs["subject said"] * near,

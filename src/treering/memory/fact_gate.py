@@ -5,6 +5,7 @@ A fact is compared only with facts of the same person, behind the same wall, in 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -108,6 +109,7 @@ class FactGate:
         self._among: Matrix | None = None
         """The cosines of all facts with each other, once any of them is needed."""
         self._near: dict[int, list[tuple[str, float]]] = {}
+        self._changing: dict[int, float | None] = {}
         self._changeable: dict[int, list[tuple[str, float]]] = {}
         """Per fact that speaks of a change, the nearest facts, however far."""
         self._counts: dict[tuple[str | None, str | None], int] = {}
@@ -161,6 +163,8 @@ class FactGate:
         self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
         """Store a fact that ends others, by the rules or, where these know nothing, by signs."""
+        if not contradicted and self._changes_from(at) is None:
+            return self._store(asked, content, [], at)
         if is_undecided(content.text):
             # "I might leave Acme", "Ben didn't leave Acme": whoever takes it for a change is wrong.
             return self._store(asked, content, [], at)
@@ -215,8 +219,7 @@ class FactGate:
         self, at: int, content: FactPayload
     ) -> tuple[ChangeVerdict | None, list[KnownFact]]:
         """Return the fact that a new one changes or may change, in words that no rule knows."""
-        judge = self._scope_memory.judge
-        least = None if judge is None else judge.near_from(content.text)
+        judge, least = self._scope_memory.judge, self._changes_from(at)
         if judge is None or least is None:
             return None, []
         asked = self._asked[at]
@@ -449,7 +452,6 @@ class FactGate:
         self._counts[user, wall] = len(facts)
         if vectors is None or not len(facts):
             return
-        judge = scope_memory.judge
         for begin in range(0, len(indexes), BLOCK):
             part = indexes[begin : begin + BLOCK]
             cosines = scope_memory.documents.products(vectors[part], documents)
@@ -458,12 +460,20 @@ class FactGate:
                     (scope_memory.columns.ids[int(facts[index])], float(near[index]))
                     for index in _largest(near, COMPARED_MAX, SIMILAR_FROM)
                 ]
-                least = None if judge is None else judge.near_from(self._asked[at].fact.text)
+                least = self._changes_from(at)
                 if least is not None:
                     self._changeable[at] = [
                         (scope_memory.columns.ids[int(facts[index])], float(near[index]))
                         for index in _largest(near, CHANGED_MAX, least)
                     ]
+
+    def _changes_from(self, at: int) -> float | None:
+        """Return the cosine from which a fact may change others unknown to rules; None if never."""
+        if at not in self._changing:
+            judge = self._scope_memory.judge
+            text = self._asked[at].fact.text
+            self._changing[at] = None if judge is None else judge.near_from(text)
+        return self._changing[at]
 
     def _near_among_new(self, at: int, most: int, least: float) -> list[tuple[str, float]]:
         asked = self._asked[at]
@@ -473,13 +483,15 @@ class FactGate:
         if self._among is None:
             self._among = self._vectors @ self._vectors.T
         cosines = self._among[at, :at]
-        similar = [
+        similar = np.flatnonzero(cosines >= least)
+        nearest = similar[np.argsort(-cosines[similar], kind="stable")]
+        near = (
             (fact_id, float(cosines[index]))
-            for index in np.flatnonzero(cosines >= least).tolist()
+            for index in nearest.tolist()
             # What was said again counts where it was said last.
             if (fact_id := self._noted.get(index)) is not None and stated_at.get(fact_id) == index
-        ]
-        return sorted(similar, key=lambda each: -each[1])[:most]
+        )
+        return list(islice(near, most))
 
 
 def _largest(cosines: NDArray[np.float32], most: int, least: float) -> list[int]:
