@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import treering
+from children import run_python
 from effort import rounds
-from treering.memory.vectors import SCALE_BYTES, all_dots, dots, highest, pack, unpack
+from treering.memory.vectors import SCALE_BYTES, all_dots, distinct, dots, highest, pack, unpack
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NUMBERS = st.floats(-1, 1, width=32, allow_subnormal=False)
 ROWS = st.lists(st.lists(NUMBERS, min_size=8, max_size=8), min_size=1, max_size=5)
@@ -63,3 +70,22 @@ def test_several_queries_give_what_each_gives_alone() -> None:
 
     assert np.array_equal(both, [dots(vectors, vectors[0]), dots(vectors, vectors[1])])
     assert np.allclose(both, vectors[:2] @ vectors.T, atol=1e-5)
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_of_equal_numbers_one_is_left(numbers: list[int]) -> None:
+    assert distinct(np.array(numbers, np.int64)).tolist() == sorted(set(numbers))
+
+
+def test_a_recall_loads_no_masked_arrays(tmp_path: Path) -> None:
+    asked = (
+        "import sys, treering; memory = treering.open(sys.argv[1]).memory('a/b');"
+        " print(len(memory.recall('Where does Ada live?', user='ada').fact_hits));"
+        " print('numpy' in sys.modules, 'numpy.ma' in sys.modules)"
+    )
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        ledger.memory("a/b").learn("Ada lives on a farm near Cork", user="ada")
+
+    answer = run_python(asked, tmp_path / "ledger.db")
+
+    assert answer.stdout.split() == ["1", "True", "False"]

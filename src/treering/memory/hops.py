@@ -17,6 +17,7 @@ import msgspec
 
 from treering.derive.search_texts import fact_text
 from treering.lazy import LazyModule, lazy_pattern
+from treering.memory.vectors import distinct
 from treering.rules.claims import read_claim
 from treering.rules.terms import terms
 
@@ -167,7 +168,7 @@ class FactWalk:
         having = self._having(name)
         if len(having) > LINKED_MAX:
             parts = [self._having(word, having) for word in missing]
-            having = np.unique(np.concatenate(parts)) if parts else having
+            having = distinct(np.concatenate(parts)) if parts else having
         return having.tolist() if len(having) <= LINKED_MAX else []
 
     def _having(self, name: str, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:

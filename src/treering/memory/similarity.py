@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.derive.search_texts import fact_text
 from treering.lazy import LazyModule
 from treering.memory.questions import parse_question
-from treering.memory.vectors import highest
+from treering.memory.vectors import distinct, highest
 from treering.rules.claims import USER, read_claim
 from treering.rules.terms import terms
 
@@ -127,7 +127,7 @@ class QuerySimilarity:
         total = 0.0
         for concept in clause.concepts:
             having = [self._having(name) for name in concept.names]
-            places = having[0] if len(having) == 1 else np.unique(np.concatenate(having))
+            places = having[0] if len(having) == 1 else distinct(np.concatenate(having))
             # An unknown word weighs no more than one that a single document has.
             weight = concept.weight * lexicon.weight(max(len(places), 1))
             total += weight
