@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from treering.derive.fact_rows import SavedRows
+if TYPE_CHECKING:
+    from treering.derive.fact_rows import SavedRows
 
 IndexName = Literal["events", "memories"]
 """events: what was said and done; memories: facts and episodes."""
@@ -101,7 +102,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Canonical JSON; None deletes the row."""
 
 
-class SavedFold(msgspec.Struct, frozen=True):
+class SavedFold(NamedTuple):
     """A fold as it was saved."""
 
     mark: tuple[int, ...]
