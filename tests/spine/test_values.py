@@ -9,9 +9,12 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import itertools
 import pathlib
 import types
 import uuid
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -22,6 +25,8 @@ import pytest
 
 import treering
 from builders import HERE, said
+from treering.model.codec import encode
+from treering.spine import conversion
 from treering.spine.conversion import FORMS, MARKS_MAX, REPR_CHARACTERS_MAX, to_json, to_text
 
 if TYPE_CHECKING:
@@ -106,6 +111,47 @@ class Broken(collections.UserDict[str, int]):
 
 class Many(list[int]):
     """A list of another type."""
+
+
+class Endless(Sequence[int]):
+    """A list of three that never says that it is over."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: Any) -> Any:
+        return _bounded(index)
+
+
+class EndlessNames(Mapping[int, int]):
+    """A mapping of one name that never says that it is over."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[int]:
+        return map(_bounded, itertools.count())
+
+    def __getitem__(self, name: int) -> int:
+        return name
+
+
+class EndlessSet(AbstractSet[int]):
+    """A set of two that never says that it is over."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[int]:
+        return map(_bounded, itertools.count())
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int)
+
+
+def _bounded(number: int) -> int:
+    assert number < 1_000, "it is read on and on"
+    return number
 
 
 def _loop() -> list[Any]:
@@ -271,6 +317,30 @@ def test_what_cannot_be_read_is_kept_as_its_repr_within_bounds() -> None:
     assert marks[0]["characters"] == 10_000
     assert to_json(Broken(a=1))[1][0]["as"] == "repr"
     assert "RecursionError" in str(to_json(_nested(20_000))[0])
+
+
+def test_a_value_that_holds_itself_twice_over_and_over_does_not_stop_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit in ("VALUES_MAX", "WRITTEN_MAX"):
+        monkeypatch.setattr(conversion, limit, 10_000)
+    listed: Any = 1
+    nested: Any = ()
+    boxed: Any = None
+    for _ in range(60):
+        listed, nested, boxed = [listed, listed], (nested, nested), Box([boxed, boxed])
+
+    for value in (listed, nested, boxed):
+        found, marks = to_json(value)
+        encode(found)
+        assert marks[-1]["as"] == "repr" if value is listed else marks[-1]["more"]
+        assert "too many values" in str(found)
+
+
+def test_a_sequence_or_a_mapping_without_an_end_is_read_as_far_as_it_says_it_goes() -> None:
+    assert to_json(Endless())[0] == [0, 1, 2]
+    assert to_json(EndlessNames())[0] == {"0": 0}
+    assert to_json(EndlessSet())[0] == [0, 1]
 
 
 def test_many_conversions_are_counted_behind_the_first_hundred() -> None:

@@ -20,6 +20,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -58,9 +59,13 @@ MARKS_MAX: Final = 100
 """Further marks are counted: the last one says how many in ``more``."""
 VALUES_MAX: Final = 1_000_000
 """Values that are looked at; containers found later are kept as their repr."""
+WRITTEN_MAX: Final = 2 * VALUES_MAX
+"""Values that are written out as text; what holds more, or one value over and over, is named."""
 SHORTENED_CHARACTERS: Final = 1_000_000
 """How much is kept of a value that makes a payload larger than a ledger holds."""
 _TYPE_CHARACTERS_MAX: Final = 200
+_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 _INTEGER_BITS: Final = 63
 _MARKS: Final = "converted"
 _STOPS: Final = (KeyboardInterrupt, SystemExit)
@@ -163,6 +168,7 @@ class _Conversion:
         self._above: dict[int, str] = {}
         """Containers that are being converted, and where each is: to notice cycles."""
         self._left = VALUES_MAX
+        self._left_to_write = WRITTEN_MAX
 
     def convert(self, value: Any, at: str, depth: int) -> Json:
         kind = type(value)
@@ -270,10 +276,27 @@ class _Conversion:
 
     def _folded(self, value: Any, converted: Any, at: str) -> Json:
         """Return a value that is nested too deep, or too large, as one text."""
+        if not self._can_be_written(converted):
+            self._mark(at, value, "repr")
+            return f"<{type_name(value)}: too many values>"
         if not _comes_back(converted):
             return self._repr(value, at)
         self._mark(at, value, "json")
         return encode(converted).decode()
+
+    def _can_be_written(self, converted: Any) -> bool:
+        """Whether a text of what ``converted`` holds has an end in sight.
+
+        A list that holds one other twice, which holds a third one twice, is small, and its text is
+        not: it doubles with every level.
+        """
+        stack = [converted]
+        while stack and self._left_to_write >= 0:
+            inner = stack.pop()
+            parts = inner.values() if isinstance(inner, dict) else inner
+            self._left_to_write -= len(parts)
+            stack.extend(_parts(part) for part in parts if type(part) not in _SCALARS)
+        return self._left_to_write >= 0
 
     def _repr(self, value: Any, at: str) -> str:
         text, length = _repr_of(value)
@@ -360,10 +383,23 @@ def _fields(value: Any) -> dict[Any, Any] | None:
         dumped = value.model_dump(warnings=False)
         return dumped if isinstance(dumped, dict) else {"root": dumped}
     elif isinstance(value, Mapping | MappingProxyType):
-        return dict(value.items()) if len(value) <= VALUES_MAX else None
+        return dict(islice(value.items(), len(value))) if len(value) <= VALUES_MAX else None
     else:
         return None
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _parts(value: Any) -> Any:
+    """Return what a text of ``value`` repeats, as far as that is known; never raise."""
+    if type(value) in _CONTAINERS:
+        return value
+    try:
+        found = _fields(value) or _items(value)
+    except _STOPS:
+        raise
+    except BaseException:  # noqa: BLE001  (foreign code may raise anything)
+        found = None
+    return found or ()
 
 
 def _items(value: Any) -> list[Any] | None:
@@ -373,12 +409,16 @@ def _items(value: Any) -> list[Any] | None:
     if _is_array(value):
         return value.tolist() if value.size <= VALUES_MAX else None
     if isinstance(value, AbstractSet):
+        if len(value) > VALUES_MAX:
+            return None
+        listed = list(islice(value, len(value)))
         try:
-            return sorted(value)
+            return sorted(listed)
         except TypeError:
-            return list(value)
+            return listed
     is_known = isinstance(value, list | tuple | deque | Sequence | ValuesView)
-    return list(value) if is_known and len(value) <= VALUES_MAX else None
+    # As many as it says: one that is read by index may never say that it is over.
+    return list(islice(value, len(value))) if is_known and len(value) <= VALUES_MAX else None
 
 
 def _is_array(value: Any) -> bool:
