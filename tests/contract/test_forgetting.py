@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, called, said
 from ports import store_of
-from treering.ledger import forgetting
+from treering.ledger import forgetting, verification
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -360,6 +360,38 @@ def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
 
     assert store_of(ledger).reader.open_runs(Scope(HERE)) == []
     assert ledger.admin.verify().intact
+
+
+def test_a_run_that_ends_by_itself_just_then_is_no_obstacle(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.append([said("run started", kind="run.started", run_id="r1", user_id=ADA)])
+    reader = store_of(ledger).reader
+    seen = reader.open_runs(Scope(HERE))
+    ledger.append([said("run ended", kind="run.ended", run_id="r1", user_id=ADA)])
+    monkeypatch.setattr(reader, "open_runs", lambda *_: seen)
+
+    assert ledger.forget(HERE, user=ADA).events_erased == 2
+    assert ledger.admin.verify().intact
+
+
+def test_a_proof_meanwhile_does_not_miss_the_session_that_lost_its_name(
+    known: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = verification._check_beginning
+    forgotten: list[object] = []
+
+    def forget_first(*args: Any) -> Any:
+        if not forgotten:
+            forgotten.append(known.forget(HERE, user=ADA))
+        return check(*args)
+
+    monkeypatch.setattr(verification, "_check_beginning", forget_first)
+
+    proof = known.admin.verify(HERE, session_id=MAIN)
+
+    assert proof.intact, proof.first_broken
+    assert forgotten
 
 
 def test_much_is_forgotten_in_rounds_and_what_was_stopped_is_finished(

@@ -15,13 +15,14 @@ only what is about them does, and its opening, where that names them.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.errors import NotFound
+from treering.errors import NotFound, RunClosed
 from treering.ledger.erasure import ROUND_EVENTS_MAX, Provenance, derived_texts_of, voucher
 from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.records import AGENT, Erased, ForkPoint, Selection, Share
@@ -131,7 +132,9 @@ class _Forgetting:
                         run_id=run.run_id,
                         summary="run interrupted",
                     )
-                    self._store.append(self._drafter.draft([end]), expected_seq=None)
+                    # It may just have ended, or somebody else ends it now.
+                    with contextlib.suppress(RunClosed):
+                        self._store.append(self._drafter.draft([end]), expected_seq=None)
 
     def count(self, provenance: Provenance | None) -> None:
         """Count what would go."""

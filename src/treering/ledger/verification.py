@@ -223,9 +223,13 @@ def _is_arriving(store: EventStore, session: SessionRecord, broken: Broken) -> b
 
 
 def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
-    """Return the session as it is now, if it has grown since ``session`` was read."""
-    now = next(iter(store.sessions.records(Scope(session.scope), session.session_id)), None)
-    return None if now is None or now.head_link == session.head_link else now
+    """Return the session as it is now, if it has grown or lost its name since it was read."""
+    for name in (session.session_id, forgotten_name(session.genesis)):
+        for now in store.sessions.records(Scope(session.scope), name):
+            is_same = (now.session_id, now.head_link) == (session.session_id, session.head_link)
+            if now.genesis == session.genesis and not is_same:
+                return now
+    return None
 
 
 def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> Broken | None:
