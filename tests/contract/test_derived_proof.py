@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -105,6 +105,41 @@ def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
         assert proof.intact, proof.first_broken
     ledger.admin.rebuild()
     assert ledger.admin.verify(derived=True).intact
+
+
+def test_an_erasure_that_was_cut_off_is_finished_and_not_taken_for_a_lie(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive_everything(ledger)
+    with monkeypatch.context() as killed:
+        killed.setattr(store_of(ledger).erasure, "finish", lambda: "pending")
+        ledger.redact(HERE, session_id="talk")
+        ledger.redact(HERE, session_id="s2")
+
+    proof = ledger.admin.verify(derived=True)
+
+    assert proof.intact, proof.first_broken
+
+
+def test_what_is_erased_while_it_is_compared_is_compared_again(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive_everything(ledger)
+    words = store_of(ledger).words
+    compare = words.compare
+    erased: list[object] = []
+
+    def erase_first(scope: Scope, read: Any) -> tuple[int, str | None]:
+        count, flaw = compare(scope, read)
+        if not erased:
+            erased.append(ledger.redact(HERE, session_id="talk"))
+            flaw = "the search index does not hold what its events say"
+        return count, flaw
+
+    monkeypatch.setattr(words, "compare", erase_first)
+
+    assert ledger.admin.verify(HERE, derived=True).intact
+    assert erased
 
 
 @pytest.mark.parametrize("view", [FOLDED, COUNTS])

@@ -6,6 +6,7 @@ every reader catches up first.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,7 +15,7 @@ from treering.derive.fact_rows import UNREADABLE
 from treering.derive.memory_state import ROW_SORTS, MemoryState
 from treering.derive.search_texts import SearchText, is_searchable, memory_texts
 from treering.derive.snapshots import COUNTS, FOLDED
-from treering.errors import InvalidCursor, Unavailable
+from treering.errors import InvalidCursor, ReadOnly, Unavailable
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.session_settings import read_attribution
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
+ATTEMPTS_MAX: Final = 5
+"""How often a scope is compared again if something is erased meanwhile."""
 COSINE_MIN: Final = 0.98
 """Vectors of one text may differ a little: they are rounded, and made together with others."""
 
@@ -77,14 +80,38 @@ def compare_derived(
 
     A sample covers the snapshots of some sessions, the memory, and the newest documents.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for scope in scopes:
-        try:
-            for name, count in _compare(store, scope, rules, sample):
-                counts[name] = counts.get(name, 0) + count
-        except _Flaw as flaw:
-            return counts, _broken(flaw, scope)
-    return counts, None
+        for _ in range(ATTEMPTS_MAX):
+            end, found, flaw = store.reader.end(scope), Counter[str](), None
+            try:
+                for name, count in _compare(store, scope, rules, sample):
+                    found[name] += count
+            except _Flaw as differing:
+                flaw = differing
+            if flaw is None or not _is_explained(store, scope, end):
+                break
+        counts.update(found)
+        if flaw is not None:
+            if store.erasure.state() == "pending":
+                why = "an erasure is not finished: verify where the ledger may be written"
+                flaw = _Flaw(f"{flaw}; {why}", flaw.session_id, flaw.seq)
+            return dict(counts), _broken(flaw, scope)
+    return dict(counts), None
+
+
+def _is_explained(store: EventStore, scope: Scope, end: Mark) -> bool:
+    """Whether a flaw may come from an erasure: one since ``end``, or one that is finished now.
+
+    What is derived follows after an erasure was committed, and a process may die in between.
+    """
+    if store.erasure.state() == "done":
+        return store.reader.end(scope) != end
+    try:
+        store.erasure.finish()
+    except ReadOnly:
+        return False
+    return True
 
 
 def find_stray(store: EventStore) -> Broken | None:
