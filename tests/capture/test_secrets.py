@@ -1178,6 +1178,7 @@ def test_what_only_looks_like_being_told_is_left_alone(text: str) -> None:
             "sshpass -f <(echo Kite-4471) ssh bob@h",
             "sshpass -f <(echo [redacted:password]) ssh bob@h",
         ),
+        ("::add-mask::heron-jetty-7", "::add-mask::[redacted:password]"),
         (
             "psexec.py 'corp/jo:Kite!4471@10.1.1.5'",
             "psexec.py 'corp/jo:[redacted:password]@10.1.1.5'",
@@ -1213,6 +1214,9 @@ def test_a_secret_in_its_usual_place_is_found_without_a_name(text: str, expected
         r"net use Z: \\nas\in /persistent:yes",
         r"net use Z: \\nas\in * /user:bob",
         "sshpass -f <(echo $PASS) ssh bob@h",
+        "echo ::add-mask::$TOKEN",
+        "::add-mask::***",
+        "the ::add-mask:: command hides a value",
         "psexec.py corp/jo@10.1.1.5",
         "keytool -list -storepass changeit -keystore a.jks",
         "nmcli dev wifi connect Home --ask",

@@ -57,6 +57,8 @@ _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 PHRASES: Final = (
     # Commands, by the flag for a password.
     Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{{1,64}}:"),
+    # What a build is told to hide from its log.
+    Phrase("::add-mask::", "", bare=r"[^\s\"'$<{*][^\s\"']{3,511}"),
     Phrase("sshpass", rf"{_ON}-p ?"),
     Phrase("sshpass", rf"{_ON}-f ?<\((?:echo|printf)[ ]", bare=r"[^\s\"'$<)-][^\s\"')]{2,127}"),
     Phrase("docker login", rf"{_ON}-p[ =]"),
