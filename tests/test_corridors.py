@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import treering
+from capture.intake_logs import claude_log, write
 from children import run_python
 
 if TYPE_CHECKING:
@@ -116,3 +117,22 @@ def test_opening_a_ledger_loads_only_what_records_and_reads() -> None:
         "treering.storage.sqlite.search_index",
         "treering.storage.sqlite.tool_records",
     }
+
+
+def test_importing_a_log_loads_neither_the_handles_of_sessions_nor_contexts(
+    tmp_path: Path,
+) -> None:
+    log = claude_log("hello")
+    write(tmp_path / "a.jsonl", log.lines)
+    program = (
+        "import sys, treering; ledger = treering.open(':memory:');"
+        "print(treering.import_logs(ledger, sys.argv[1:]).events);"
+        "print(*(name for name in sys.modules if name.startswith('treering.')))"
+    )
+
+    events, loaded = run_python(program, tmp_path / "a.jsonl").stdout.splitlines()
+
+    assert int(events) > 1
+    assert "treering.capture.intake.importer" in loaded.split()
+    assert not [name for name in loaded.split() if name.startswith("treering.context")]
+    assert not {"treering.ledger.sessions", "zoneinfo"} & set(loaded.split())

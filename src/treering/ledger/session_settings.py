@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treering.errors import InvalidInput
 from treering.ledger.people import OPENINGS
 from treering.memory.records import MEMORY_SESSION
 from treering.model.codec import decode, encode
-from treering.model.events import Event, Header, NewEvent
+from treering.model.events import Event, Header
 from treering.model.fields import check_list, check_name, check_text
 from treering.model.kinds import IMPORTED
 from treering.model.parts import SessionOpened
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.sessions import Session
     from treering.model.sessions import Mode
 
 
@@ -96,21 +95,20 @@ def agree(
     )
 
 
-def opening(session: Session, settings: SessionSettings, *, ts_ms: int | None = None) -> NewEvent:
-    """Return the event that opens a session, now or when a log says that it was."""
+def opening(agent: str, settings: SessionSettings) -> dict[str, Any]:
+    """Return what the event says that opens a session of ``agent``, as fields of a NewEvent."""
     part = SessionOpened(
         channel=settings.channel,
         mode=settings.mode,
         spawned_by=settings.spawned_by,
         spawned_call=settings.spawned_call,
     )
-    return session.new_event(
-        "session.opened",
-        f"session opened by {session.agent}",
-        payload=decode(encode(settings)),
-        refs=part.as_refs(),
-        ts_ms=ts_ms,
-    )
+    return {
+        "kind": "session.opened",
+        "summary": f"session opened by {agent}",
+        "payload": decode(encode(settings)),
+        "refs": part.as_refs(),
+    }
 
 
 def read_settings(store: EventStore, scope: Scope, session_id: str) -> SessionSettings | None:

@@ -284,7 +284,7 @@ class Session:
         self._identify()
         if recorded is None:
             try:
-                event = opening(self, self._given, ts_ms=ts_ms)
+                event = self.new_event(**opening(self.agent, self._given), ts_ms=ts_ms)
                 self._engine.append([event], expected_seq=0)
                 if self._person is not None and self.user is not None:
                     self.user = self._person.settle(self.user)

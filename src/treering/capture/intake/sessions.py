@@ -15,15 +15,13 @@ from treering.errors import Conflict, NotFound
 from treering.formats.parsed import ParsedEvent, is_content_key, without_mark
 from treering.ledger.records import EventLocation
 from treering.ledger.session_settings import opening, stated
-from treering.model.events import FirstEvent
+from treering.model.events import FirstEvent, NewEvent
 from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from treering.capture.intake.ledger_buffer import LedgerBuffer
     from treering.formats.parsed import SessionHeader
-    from treering.ledger.sessions import Session
-    from treering.model.events import NewEvent
 
 ROOTS_MAX: Final = 50
 """Forks of forks that are followed back to find an event by the ids of its parents."""
@@ -315,13 +313,10 @@ class Sessions:
                 self._buffer.foresee_opening(scope, self.name(session), location, marks)
             return []
         events: list[NewEvent] = []
-        handle = self._buffer.ledger.session(
-            self.name(session), scope=scope, agent=self.agent(header)
-        )
         if is_new and not (shared and self._fork(scope, session, header, shared, ts_ms)):
-            events.append(self._opened(handle, header, ts_ms))
+            events.append(self._opened(scope, session, header, ts_ms))
         if marks:
-            events.append(self._imported(handle, header, marks[0], ts_ms, file))
+            events.append(self._imported(scope, session, header, marks[0], ts_ms, file))
         return [
             WaitingEvent(event, session, opens=is_new and event.kind == "session.imported")
             for event in events
@@ -391,7 +386,9 @@ class Sessions:
             return False  # That past is gone, or another import was faster.
         return True
 
-    def _opened(self, handle: Session, header: SessionHeader | None, ts_ms: int) -> FirstEvent:
+    def _opened(
+        self, scope: Scope, session: str, header: SessionHeader | None, ts_ms: int
+    ) -> FirstEvent:
         title = None if header is None else header.title
         parent = None if header is None else header.parent
         settings = stated(
@@ -405,19 +402,34 @@ class Sessions:
             spawned_by=None if parent is None else self.name(parent),
             spawned_call=None if header is None else header.call_id,
         )
-        event = opening(handle, settings, ts_ms=ts_ms)
-        return FirstEvent(**msgspec.structs.asdict(event))
+        agent = self.agent(header)
+        return FirstEvent(
+            scope=scope,
+            session_id=self.name(session),
+            agent_id=agent,
+            ts_ms=ts_ms,
+            **opening(agent, settings),
+        )
 
     def _imported(
-        self, handle: Session, header: SessionHeader | None, mark: str, ts_ms: int, file: str
+        self,
+        scope: Scope,
+        session: str,
+        header: SessionHeader | None,
+        mark: str,
+        ts_ms: int,
+        file: str,
     ) -> NewEvent:
         payload = {"file": file}
         if header is not None:
             payload |= {} if header.cwd is None else {"cwd": header.cwd}
             payload |= {str(name): value for name, value in header.about.items()}
-        return handle.new_event(
-            "session.imported",
-            f"session taken from a log of {self._format}",
+        return NewEvent(
+            scope=scope,
+            session_id=self.name(session),
+            kind="session.imported",
+            agent_id=self.agent(header),
+            summary=f"session taken from a log of {self._format}",
             payload=payload,
             refs=SessionImported(format=self._format).as_refs(),
             event_id=mark,

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
 from treering.formats.clawser.text import stringify, truthy
 from treering.formats.loose import items_of
+from treering.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import zoneinfo
+else:
+    zoneinfo = LazyModule("zoneinfo")
 
 INVALID_TIME: Final = "Invalid Date"
 _BROWSER_TIME_MS_MAX: Final = 8_640_000_000_000_000
@@ -159,8 +164,8 @@ def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidInput(
             f"no time zone {name}", hint="write it as in Europe/Oslo, or UTC"
         ) from None
