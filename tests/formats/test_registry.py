@@ -12,7 +12,7 @@ from capture.intake_logs import VOYAGES
 from formats.logs.claude_code import SESSION, Log
 from formats.logs.strangers import STRANGERS
 from formats.logs.terminals import LOGS, RECORDS, qwen
-from treering.formats.format import CLEARLY, OwnShare, share
+from treering.formats.format import CLEARLY, OwnShare, no_score, share
 from treering.formats.registry import find_format, formats, named_format
 
 
@@ -108,3 +108,15 @@ def test_a_share_is_given_up_only_if_it_is_clearly_below_the_best(
 
     assert score(values) == share(verdicts)
     assert given_up == share(verdicts) or (not given_up and best - share(verdicts) >= CLEARLY)
+
+
+@pytest.mark.parametrize("best", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("form", sorted(VOYAGES))
+def test_no_format_gives_up_a_log_that_it_may_win(form: str, best: float) -> None:
+    _, records = VOYAGES[form]
+
+    for one in formats():
+        assert isinstance(one.score, OwnShare) or one.content != "json" or one.score is no_score
+        if isinstance(one.score, OwnShare):
+            score, given_up = one.score(records), one.score.against(records, best)
+            assert given_up == score or (not given_up and best - score >= CLEARLY)

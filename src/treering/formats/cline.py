@@ -34,16 +34,8 @@ from treering.formats.blocks import (
     thought,
 )
 from treering.formats.codex.drafts import PendingEvent, called, count_of, observed, returned, said
-from treering.formats.format import DatabaseReader, Format, LogPlace, no_score, share
-from treering.formats.loose import (
-    blocks_of,
-    fields_of,
-    items_of,
-    objects_in,
-    text_of,
-    time_ms,
-    word,
-)
+from treering.formats.format import DatabaseReader, Format, LogPlace, OwnShare, no_score, share
+from treering.formats.loose import blocks_of, fields_of, objects_in, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader, content_key
 from treering.formats.record_reader import milliseconds
@@ -238,13 +230,22 @@ _ABOUT: Final = ("mode", "rootTaskId", "modelId", "model", "provider")
 _FOLDERS: Final = ("workspace", "cwdOnTaskInitialization", "cwd", "workspace_root")
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are messages of a task, or what the editor showed of one."""
-    listed = [fields_of(value).get("messages", value) for value in values]
-    messages = [message for value in listed for message in items_of(value)]
-    if not messages:
-        # Elements of a list that was cut off; or lines of another agent, so less is sure.
-        return share(_has_marks(fields_of(value)) for value in values)
+class _TaskShare(OwnShare):
+    """The share of values that are messages of a task, or what the editor showed of one."""
+
+    def against(self, values: Sequence[Any], best: float) -> float:
+        """Return the score; of values without a list of messages, as ``OwnShare.against`` does.
+
+        They are elements of a list that was cut off; or lines of another agent, so less is sure.
+        """
+        listed = [
+            value.get("messages", value) if isinstance(value, dict) else value for value in values
+        ]
+        messages = [one for value in listed if isinstance(value, list) for one in value]
+        return _score_of(messages) if messages else super().against(values, best)
+
+
+def _score_of(messages: Sequence[Any]) -> float:
     verdicts = [_is_own(fields_of(message)) for message in messages]
     # A list of nothing but messages in blocks is a conversation as well, if nobody else claims it.
     if verdicts and not any(verdicts) and all(map(_is_message, messages)):
@@ -278,6 +279,9 @@ def _has_marks(value: dict[str, Any]) -> bool | None:
     text = text_of(value["content"])
     marks = ("<environment_details>", "<task>", "] Result:", "[ERROR]", "<feedback>")
     return True if any(mark in text for mark in marks) else None
+
+
+score: Final = _TaskShare(_has_marks)
 
 
 class TaskReader(WholeReader):

@@ -19,7 +19,7 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import ChosenShare, Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -38,7 +38,6 @@ from treering.formats.record_reader import ReaderState, RecordReader
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 NAME: Final = "droid"
@@ -50,13 +49,6 @@ _STREAMED: Final = frozenset({
 })  # fmt: skip
 _ATTACHED: Final = frozenset({"image", "document", "file"})
 _OF_A_CALL: Final = ("toolCallId", "toolName", "toolId")
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Droid's, stored or streamed."""
-    objects = [fields_of(value) for value in values]
-    is_stored = any(value.get("type") == "session_start" for value in objects[:1])
-    return share(_is_own(value, is_stored=is_stored) for value in objects)
 
 
 class DroidState(ReaderState, kw_only=True):
@@ -212,6 +204,15 @@ def _left_out(path: Path) -> str | None:
     is_beside = path.with_name(path.name.removesuffix(SETTINGS) + ".jsonl").exists()
     return "the settings of a session, which are read with it" if is_beside else None
 
+
+_STORED: Final = OwnShare(lambda value: _is_own(value, is_stored=True))
+_IN_STREAM: Final = OwnShare(lambda value: _is_own(value, is_stored=False))
+score: Final = ChosenShare(
+    lambda values: (
+        _STORED if values and fields_of(values[0]).get("type") == "session_start" else _IN_STREAM
+    )
+)
+"""Returns the share of values that are Droid's, stored or streamed."""
 
 FORMAT: Final = Format(
     name=NAME,

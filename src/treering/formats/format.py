@@ -160,7 +160,8 @@ def no_score(_: Sequence[Any]) -> float:
     return 0.0
 
 
-def _no_reason(_: Path) -> str | None:
+def no_reason(_: Path) -> str | None:
+    """Return None: every file of the format is read on its own."""
     return None
 
 
@@ -187,7 +188,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...] = ()
     """Patterns of the paths of files that are looked at in folders although they do not end in
     ``.jsonl``, ``.json``, ``.ndjson``, ``.sqlite``, ``.sqlite3`` or ``.db``: ``chats/*.md``."""
-    left_out: Callable[[Path], str | None] = _no_reason
+    left_out: Callable[[Path], str | None] = no_reason
     """Returns why a file is not read on its own, by its path: it repeats another file, or is read
     with it. Otherwise None."""
     records: Callable[[Path, DatabaseReader], Iterable[Any]] | None = None
@@ -256,3 +257,21 @@ class OwnShare:
                 if most <= others or best - most / all_parts >= CLEARLY:
                     return 0.0
         return share(verdicts)
+
+
+class ChosenShare(OwnShare):
+    """Scores a file by one of several shares: which one, its values as a whole say."""
+
+    def __init__(
+        self,
+        choose: Callable[[Sequence[Any]], OwnShare],
+        needs: Callable[[Sequence[Any]], bool] | None = None,
+    ) -> None:
+        """Take what chooses the share, and what a file ``needs`` beside it, for any score."""
+        self._choose = choose
+        self._needs = needs
+
+    def against(self, values: Sequence[Any], best: float) -> float:
+        """Return the score as ``OwnShare.against`` does."""
+        score = self._choose(values).against(values, best)
+        return score if score and (self._needs is None or self._needs(values)) else 0.0

@@ -34,7 +34,7 @@ from treering.formats.codex.drafts import (
     text_of,
     texts_of,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import (
     bounded,
     fields_of,
@@ -641,24 +641,38 @@ parent."""
 _MESSAGE_TYPES: Final = frozenset({"user", "info", "error", "warning"}) | ANSWERS
 _OF_A_USER: Final = frozenset({"id", "timestamp", "type", "content", "displayContent"})
 """All fields of a user's message."""
+_WITHIN: Final = object()
+"""The key of a message of a whole session, which only its type tells."""
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that belong to a Gemini CLI session."""
-    return share(verdict for value in values for verdict in _verdicts(fields_of(value)))
+def _values_apart(values: Sequence[Any]) -> Sequence[Any]:
+    """Return ``values``, each whole session with its messages after it."""
+    if all("type" in fields for fields in values if isinstance(fields, dict)):
+        return values  # As the lines of most logs.
+    return [
+        part
+        for value in values
+        for part in (_with_messages(value) if _is_session(value) else (value,))
+    ]
 
 
-def _verdicts(value: dict[str, Any]) -> Iterator[bool | None]:
-    """Yield a verdict for a value; for a whole session, one for each of its messages."""
-    if isinstance(value.get("sessionId"), str) and "type" not in value:
-        messages = value.get("messages")
-        yield True if "projectHash" in value else None
-        for message in items_of(messages):
-            yield word(fields_of(message).get("type")) in _MESSAGE_TYPES
-    elif "$set" in value or "$rewindTo" in value:
-        yield True
-    else:
-        yield _is_own(value)
+def _is_session(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and "type" not in value and isinstance(value.get("sessionId"), str)
+    )
+
+
+def _with_messages(session: dict[str, Any]) -> list[Any]:
+    return [session, *({_WITHIN: message} for message in items_of(session.get("messages")))]
+
+
+def _verdict(value: dict[Any, Any]) -> bool | None:
+    """Return the verdict for a value, or for a message ``_WITHIN`` a whole session."""
+    if _WITHIN in value:
+        return word(fields_of(value[_WITHIN]).get("type")) in _MESSAGE_TYPES
+    if _is_session(value):
+        return True if "projectHash" in value else None
+    return True if "$set" in value or "$rewindTo" in value else _is_own(value)
 
 
 def _is_own(value: dict[str, Any]) -> bool | None:
@@ -675,6 +689,10 @@ def _is_own(value: dict[str, Any]) -> bool | None:
     if type_ == "user":
         return "content" in value and value.keys() <= _OF_A_USER
     return "content" in value if type_ in ANSWERS else None
+
+
+score: Final = OwnShare(_verdict, _values_apart)
+"""Returns the share of values that belong to a Gemini CLI session."""
 
 
 def is_message(value: dict[str, Any]) -> bool:

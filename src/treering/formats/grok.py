@@ -654,17 +654,21 @@ def _used(stated: dict[str, Any], model: str | None, turn: str) -> list[EventCon
     return [msgspec.structs.replace(spent, key=version_key(f"{turn}.usage", stated))]
 
 
+_EVENTS: Final = "events.jsonl"
 _BESIDE: Final = frozenset({"summary.json", "signals.json", "prompt_context.json"})
 
 
 def _left_out(path: Path) -> str | None:
     if path.name == HISTORY and tells_all(path.with_name(UPDATES)):
         return "a history, which the updates beside it tell in full"
+    is_beside = path.name in _BESIDE
+    if not is_beside and path.name != _EVENTS:
+        return None
     if not any(path.with_name(log).exists() for log in (HISTORY, UPDATES)):
         return None
-    if path.name == "events.jsonl":
-        return "events that repeat a history"
-    return "facts about a session, read with its log" if path.name in _BESIDE else None
+    return (
+        "facts about a session, read with its log" if is_beside else "events that repeat a history"
+    )
 
 
 FORMAT: Final = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from treering.formats import pi, retention
-from treering.formats.format import Format, LogPlace
+from treering.formats.format import ChosenShare, Format, LogPlace
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -23,7 +23,7 @@ from treering.formats.loose import (
     text_of,
     without_none,
 )
-from treering.formats.pi import PiReader, family_score, id_in_name
+from treering.formats.pi import PiReader, family_share, id_in_name
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -63,15 +63,13 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are OpenClaw's entries."""
-    own = family_score(values)
-    return own if own and has_marks(values) else 0.0
-
-
 def has_marks(values: Sequence[Any]) -> bool:
     """Return whether any entry holds something that only OpenClaw writes."""
     return any(_is_marked(value) for value in values if isinstance(value, dict))
+
+
+score: Final = ChosenShare(family_share, has_marks)
+"""Returns the share of values that are OpenClaw's entries."""
 
 
 def header_digest(header: dict[str, Any]) -> str:

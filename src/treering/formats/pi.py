@@ -21,7 +21,7 @@ from treering.formats.event_content import (
     said,
     trouble,
 )
-from treering.formats.format import Format, LogPlace, OwnShare
+from treering.formats.format import ChosenShare, Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -77,20 +77,6 @@ _TIME_IN_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z_")
 _UNNAMED: Final = "unnamed"
 _BESIDE: Final = frozenset({"ops.observation", "usage.reported"})
 """Kinds outside the conversation: a branch that abandons only these hides nothing."""
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are pi's entries and not OpenClaw's."""
-    from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
-
-    own = family_score(values)
-    return 0.0 if own and openclaw.has_marks(values) else own
-
-
-def family_score(values: Sequence[Any]) -> float:
-    """Return the share of values in the format of pi and OpenClaw."""
-    first = next((fields_of(value) for value in values if not _is_title(fields_of(value))), {})
-    return (_AFTER_HEADER if _is_header(first) else _OWN)(values)
 
 
 def id_in_name(path: str) -> str | None:
@@ -309,15 +295,6 @@ def _keys_of(contents: Sequence[EventContent], key: str) -> list[str]:
     return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(contents))]
 
 
-FORMAT: Final = Format(
-    name=NAME,
-    version=3,
-    score=score,
-    reader=PiReader,
-    places=(LogPlace(".pi/agent", "sessions", "PI_CODING_AGENT_DIR"),),
-)
-
-
 def _is_header(value: dict[str, Any]) -> bool:
     return (
         value.get("type") == HEADER
@@ -365,6 +342,30 @@ def _is_own(entry: dict[str, Any]) -> bool | None:
 _OWN: Final = OwnShare(_is_own)
 _AFTER_HEADER: Final = OwnShare(lambda value: _is_own(value) is not False)
 """After a header, ambiguous values count as the format's own."""
+
+
+def family_share(values: Sequence[Any]) -> OwnShare:
+    """Return what scores a file in the format of pi and OpenClaw."""
+    first = next((fields_of(value) for value in values if not _is_title(fields_of(value))), {})
+    return _AFTER_HEADER if _is_header(first) else _OWN
+
+
+def _lacks_marks(values: Sequence[Any]) -> bool:
+    from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
+
+    return not openclaw.has_marks(values)
+
+
+score: Final = ChosenShare(family_share, _lacks_marks)
+"""Returns the share of values that are pi's entries and not OpenClaw's."""
+
+FORMAT: Final = Format(
+    name=NAME,
+    version=3,
+    score=score,
+    reader=PiReader,
+    places=(LogPlace(".pi/agent", "sessions", "PI_CODING_AGENT_DIR"),),
+)
 
 
 def _is_own_message(message: dict[str, Any]) -> bool | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import is_interruption
-from treering.formats.format import CLEARLY, Content, Format, LogPlace, OwnShare, theirs
+from treering.formats.format import CLEARLY, Content, Format, LogPlace, OwnShare, no_reason, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -177,8 +177,13 @@ def others_of(path: Path, name: str | None = None) -> list[Path]:
 def left_out_by(path: Path) -> str | None:
     """Return why a file is not read on its own, by its path; None if it is."""
     return next(
-        (reason for log_format in formats() if (reason := _left_out(log_format, path))), None
+        (reason for log_format in _leaving_out() if (reason := _left_out(log_format, path))), None
     )
+
+
+@cache
+def _leaving_out() -> tuple[Format, ...]:
+    return tuple(log_format for log_format in formats() if log_format.left_out is not no_reason)
 
 
 def is_pattern_of(folder: str, name: str) -> bool:
@@ -210,7 +215,7 @@ _added: Final[list[Format]] = []
 
 
 def _forget() -> None:
-    for cached in (formats, _by_name, _pattern_names):
+    for cached in (formats, _by_name, _leaving_out, _pattern_names):
         cached.cache_clear()
 
 
@@ -278,7 +283,7 @@ def _score(candidate: Format, values: Sequence[Any], best: float) -> float:
     """Return the score of a format; 0 if it is clearly below ``best``."""
     score = candidate.score
     try:
-        if type(score) is OwnShare:
+        if isinstance(score, OwnShare):
             return score.against(values, best)
         return min(1.0, float(score(values)))
     except Exception as error:  # (a plug-in must not end an import)

@@ -36,7 +36,7 @@ from treering.formats.claude_code.order import Order, remember, rewound
 from treering.formats.claude_code.state import MARK_DIGITS, ClaudeCodeState, restored, written
 from treering.formats.claude_code.straight_line import read_straight
 from treering.formats.claude_code.usage import USED
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import digest
 from treering.formats.parsed import (
     ParsedEvent,
@@ -68,11 +68,6 @@ HELD_MAX: Final = 256
 _DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _AGENT_FILE: Final = re.compile(r"agent-(?P<id>.+)")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Claude Code's lines."""
-    return share(is_own(line) for value in values for line in lines_in(value))
 
 
 class ClaudeCodeReader:
@@ -448,6 +443,11 @@ def _left_out(path: Path) -> str | None:
     is_description = _DESCRIPTION.fullmatch(path.name)
     return "what a subagent is, which is read with its log" if is_description else None
 
+
+score: Final = OwnShare(
+    is_own, lambda values: [line for value in values for line in lines_in(value)]
+)
+"""Returns the share of values that are Claude Code's lines."""
 
 FORMAT: Final = Format(
     name=NAME,

@@ -116,8 +116,10 @@ def is_own(value: Any) -> bool | None:
 
 def lines_in(value: Any) -> list[Any]:
     """Return the lines that a value holds: itself, or those of an export in one piece."""
-    if isinstance(value, dict) and "type" not in value:
-        listed = next((part for part in value.values() if _all_lines(part)), None)
+    if isinstance(value, dict):
+        listed = None
+        if "type" not in value:
+            listed = next((part for part in value.values() if _all_lines(part)), None)
         return [value] if listed is None else listed
     return value if _all_lines(value) else [value]
 
