@@ -116,7 +116,7 @@ class ClaudeCodeReader:
 
     def _read_straight(self, record: LogRecord) -> list[ParsedEvent] | None:
         """Return the events of an ordinary line; None if it is not one."""
-        if self._agent is not None or self._order.waits or type(record.value) is not dict:
+        if self._agent is not None or self._order.waiting or type(record.value) is not dict:
             return None
         return read_straight(record.value, self._past, self._repeats)
 
@@ -127,7 +127,7 @@ class ClaudeCodeReader:
 
     def state(self) -> Any:
         """Return the state to resume from; None while lines or titles wait."""
-        return None if self._held or self._order.waits else written(self._past)
+        return None if self._held or self._order.waiting else written(self._past)
 
     def resume(self, state: Any) -> None:
         """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""

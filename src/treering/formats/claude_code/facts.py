@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import plausible
@@ -60,7 +61,7 @@ class FactRepeats:
 def changed_in(line: LogLine, facts: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
     """Return what has changed with a line, or became known after its session was opened."""
     earlier = past.facts.get(line.session, {})
-    marks = {name: digest(fact)[:_DIGITS] for name, fact in facts.items()}
+    marks = {name: _mark(fact) for name, fact in facts.items()}
     if not marks or marks.items() <= earlier.items():
         return []
     keep(past.facts, line.session, earlier | marks, TITLES_MAX)
@@ -81,6 +82,12 @@ def changed_in(line: LogLine, facts: dict[str, str], past: ClaudeCodeState) -> l
             key=f"{line.key}.surroundings",
         )
     ]
+
+
+@lru_cache(maxsize=64)
+def _mark(fact: str) -> str:
+    # Most sessions of a folder work in the same way.
+    return digest(fact)[:_DIGITS]
 
 
 def _stated_in(value: dict[str, Any]) -> tuple[Any, ...]:

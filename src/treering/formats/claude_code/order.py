@@ -30,37 +30,33 @@ class Order:
     """Puts each record after its parent, if that is near."""
 
     def __init__(self) -> None:
-        self._waiting: list[LogRecord] = []
+        self.waiting: list[LogRecord] = []
+        """Records that wait."""
         self._ids: set[str] = set()
         """The lines among them."""
         self._missing: set[str] = set()
         """Parents that have not come yet."""
 
-    @property
-    def waits(self) -> bool:
-        """Whether records wait."""
-        return bool(self._waiting)
-
     def take(self, record: LogRecord, known: Container[str]) -> list[LogRecord]:
         """Return the records that are in order with ``record``; ``known`` lines came before."""
         parent = _parent(record.value)
         unknown = parent is not None and parent not in known and parent not in self._ids
-        if not (unknown or self._waiting):
+        if not (unknown or self.waiting):
             return [record]
-        self._waiting.append(record)
+        self.waiting.append(record)
         own_id = name_in(record.value, "uuid")
         if own_id is not None:
             self._ids.add(own_id)
             self._missing.discard(own_id)
         if unknown and parent is not None and parent != own_id:
             self._missing.add(parent)
-        is_over = not self._missing or len(self._waiting) >= WAITING_MAX
+        is_over = not self._missing or len(self.waiting) >= WAITING_MAX
         return self.release() if is_over else []
 
     def release(self) -> list[LogRecord]:
         """Return all that waits, in order."""
-        waiting, ids = self._waiting, self._ids
-        self._waiting, self._ids, self._missing = [], set(), set()
+        waiting, ids = self.waiting, self._ids
+        self.waiting, self._ids, self._missing = [], set(), set()
         return [record for group in _sorted(_groups(waiting), ids) for record in group]
 
 

@@ -126,7 +126,8 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
 
     def number(self, session: str) -> int:
         """Return the number of an open session."""
-        self._count()
+        if len(self.sessions) > len(self.names):
+            self._count()
         return self.numbers[session]
 
     def key_of(self, line_id: str | None) -> str | None:
@@ -173,7 +174,8 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
 
     def follow(self, line_id: str, follower: NextEvent, *, prompt: bool) -> None:
         """Remember the first event after a line."""
-        stem = self.stem_of(line_id)
+        node = self.nodes.get(line_id)
+        stem = line_id if node is None else node.stem or line_id
         first = self.followed.get(stem) or follower
         if stem not in self.followed:
             keep(self.followed, stem, first, FOLLOWED_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.tool_facts import plausible
+from treering.derive.tool_facts import COUNT_MAX
 from treering.formats.claude_code.lines import LineEvent, name_in
 from treering.formats.claude_code.state import MESSAGES_MAX
 from treering.formats.loose import keep
@@ -79,4 +79,4 @@ def _call(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]
 
 def count(value: Any) -> int:
     """Return a number of tokens; 0 if ``value`` is not one."""
-    return plausible(value) or 0 if type(value) is int else 0
+    return value if type(value) is int and 0 <= value <= COUNT_MAX else 0
