@@ -136,3 +136,22 @@ def test_importing_a_log_loads_neither_the_handles_of_sessions_nor_contexts(
     assert "treering.capture.intake.importer" in loaded.split()
     assert not [name for name in loaded.split() if name.startswith("treering.context")]
     assert not {"treering.ledger.sessions", "zoneinfo"} & set(loaded.split())
+
+
+def test_the_way_of_a_small_log_into_the_ledger_is_short(tmp_path: Path) -> None:
+    def fill(folder: str, first: int) -> Path:
+        for number in range(first, first + 20):
+            session = f"5e551011-0000-4000-8000-{number:012}"
+            log = claude_log(*("hello", "and now?") * 3, session=session, first=100 * number)
+            write(tmp_path / folder / f"{session}.jsonl", log.lines)
+        return tmp_path / folder
+
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        treering.import_logs(ledger, [fill("before", 1)])  # All is loaded from here on.
+        logs = fill("logs", 21)
+        walked = Corridor().walk(lambda: treering.import_logs(ledger, [logs]))
+        opened = ledger.headers("lighthouse", kinds=["session.imported"]).items
+
+    # Twelve lines and twenty events in each of twenty files.
+    assert len(opened) == 40
+    assert walked.calls <= 35_500

@@ -80,6 +80,8 @@ def find_repeats(
 
 def in_call_order(repeats: list[Header | int | None], added: list[Header]) -> list[Header]:
     """Return a header for each event of a call: an older one, an earlier one, or a new one."""
+    if len(added) == len(repeats):
+        return added
     fresh = iter(added)
     headers: list[Header] = []
     for repeat in repeats:

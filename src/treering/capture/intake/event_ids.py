@@ -49,14 +49,19 @@ class EventIds:
 
     def everywhere(self, key: str) -> str:
         """Return the id of an event whose key is unique anywhere: the key itself, if possible."""
-        return self.named("", key) if is_content_key(key) else _global_id(self._format, key)
+        if is_content_key(key):
+            return self.named("", key)
+        try:
+            return check_id(key)
+        except InvalidInput:
+            return named_id(self._format, "", key)
 
     def legacy(self, session: str, key: str) -> str | None:
         """Return the id that earlier versions gave an event, if it was another."""
         if not is_content_key(key) and not is_content_key(session):
             return None
         session, key = without_mark(session), without_mark(key)
-        return named_id(self._format, session, key) if session else _global_id(self._format, key)
+        return named_id(self._format, session, key) if session else self.everywhere(key)
 
     def hidden(self, value: Any) -> Any:
         """Return a JSON value in which names that are made of words are hidden."""
@@ -94,13 +99,6 @@ def ledger_name(session: str, format_name: str, between: str = "-") -> str:
     except InvalidInput:
         digest = sha256(session.encode(errors="surrogatepass")).hexdigest()[:NAME_DIGITS]
         return f"{format_name}{between}{digest}"
-
-
-def _global_id(format_name: str, key: str) -> str:
-    try:
-        return check_id(key)
-    except InvalidInput:
-        return named_id(format_name, "", key)
 
 
 def _joined(format_name: str, session: str, key: str) -> bytes:

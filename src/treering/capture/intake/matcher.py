@@ -63,8 +63,10 @@ class EventMatcher:
         """Return the ids that ``new_items`` will ask for, as far as they are known already."""
         if self._buffer.has_legacy_ids:
             return set()  # A session may get another name then, and its events other ids.
+        ahead, ids, is_global = self._ahead, self._ids, self._source.keys_are_global
         for event in events:
-            self._ahead[event.session, event.key] = self._first_id(event)
+            session, key = event.session, event.key
+            ahead[session, key] = ids.everywhere(key) if is_global else ids.named(session, key)
         openings = (
             opening_id
             for session in {session for session, _ in self._ahead}
@@ -76,8 +78,21 @@ class EventMatcher:
         self, scope: Scope, pairs: Sequence[tuple[PendingRecord, ParsedEvent]]
     ) -> list[Item]:
         """Return the events that are not known yet; note what a session shares with others."""
-        roots: dict[str, tuple[str, ...]] = {}
-        items = [Item(record, event, self._all_ids(scope, event, roots)) for record, event in pairs]
+        if self._source.keys_are_global:
+            ahead, everywhere = self._ahead, self._ids.everywhere
+            items = [
+                Item(
+                    record,
+                    event,
+                    [ahead.pop((event.session, event.key), "") or everywhere(event.key)],
+                )
+                for record, event in pairs
+            ]
+        else:
+            roots: dict[str, tuple[str, ...]] = {}
+            items = [
+                Item(record, event, self._all_ids(scope, event, roots)) for record, event in pairs
+            ]
         items = self._without_retold(scope, items)
         ids = {event_id for item in items for event_id in item.ids}
         former = self._former_reading()
@@ -122,11 +137,12 @@ class EventMatcher:
             )
         )
         places = self._buffer.find_ids(scope, ids.union(openings))
-        return (
-            ids.isdisjoint(places)
-            and not self._buffer.has_legacy_ids
-            and not any(item.event.former_key or len(item.ids) > 1 for item in items)
-        )
+        if self._buffer.has_legacy_ids or not ids.isdisjoint(places):
+            return False
+        for item in items:  # noqa: SIM110  (every event passes here: a generator costs)
+            if item.event.former_key or len(item.ids) > 1:
+                return False
+        return True
 
     # Ids of earlier versions.
 
@@ -285,20 +301,16 @@ class EventMatcher:
     def _all_ids(
         self, scope: Scope, event: ParsedEvent, roots: dict[str, tuple[str, ...]]
     ) -> list[str]:
-        """Return the ids that an event may have; ``roots`` are those of the sessions so far."""
-        session = event.session
-        first = self._ahead.pop((session, event.key), None) or self._first_id(event)
-        if self._source.keys_are_global:
-            return [first]
+        """Return the ids that an event may have whose key is unique within its session.
+
+        ``roots`` are those of the sessions so far.
+        """
+        session, key = event.session, event.key
+        first = self._ahead.pop((session, key), None) or self._ids.named(session, key)
         if session not in roots:
             header = self._source.sessions.get(session)
             roots[session] = self._sessions.roots(scope, session, header)
-        return [first, *[self._ids.named(root, event.key) for root in roots[session]]]
-
-    def _first_id(self, event: ParsedEvent) -> str:
-        if self._source.keys_are_global:
-            return self._ids.everywhere(event.key)
-        return self._ids.named(event.session, event.key)
+        return [first, *[self._ids.named(root, key) for root in roots[session]]]
 
     def _homes(self, scope: Scope, event: ParsedEvent) -> Iterable[str]:
         """Return the sessions that an event may be known in; "" if its key is unique anywhere."""

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.ledger_buffer import Item, LedgerBuffer
     from treering.capture.intake.reading import ReadStep
-    from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionSource
+    from treering.formats.parsed import (
+        LogRecord,
+        ParsedEvent,
+        ParsedRecord,
+        SessionHeader,
+        SessionSource,
+    )
     from treering.model.intakes import SourceState
     from treering.model.scopes import Scope
 
@@ -140,7 +146,7 @@ class RecordImport:
     def look_ahead(self) -> set[str]:
         """Return the ids that ``complete`` will ask for."""
         return self._matcher.look_ahead(
-            event for record in self._pending for event in record.events
+            [event for record in self._pending for event in record.events]
         )
 
     def complete(self) -> None:
@@ -216,13 +222,17 @@ class RecordImport:
     def _add_items(self, scope: Scope, items: Sequence[Item], waiting: list[WaitingEvent]) -> None:
         """Have new events recorded with the next batch; ``waiting`` are those not added yet."""
         sessions, builder = self.sessions, self._builder
+        ready: str | None = None
         for item in items:
             event = item.event
-            if not sessions.is_open(scope, event.session):
-                self._add_waiting(scope, waiting)  # It may continue from one of these.
-                waiting += builder.opening(scope, event)
+            if event.session != ready:
+                if not sessions.is_open(scope, event.session):
+                    self._add_waiting(scope, waiting)  # It may continue from one of these.
+                    waiting += builder.opening(scope, event)
+                ready = event.session
             if event.kind in AIMED_KINDS:
                 self._add_waiting(scope, waiting)  # It refers to one of these.
+                ready = None  # A batch that failed closes its sessions.
             waiting.append(builder.event(scope, item))
         self._add_waiting(scope, waiting)
 
@@ -263,10 +273,14 @@ class RecordImport:
                 if entry.opens and is_new:
                     self.sessions.opened.add((scope, entry.session))
                 continue
+            record = item.record
             if is_new:
                 new_events += 1
-                item.record.new_events += 1
-            self._release(item.record)
+                record.new_events += 1
+            if record.waiting > 1:
+                record.waiting -= 1
+            else:
+                self._release(record)
             if is_new and item.event.is_redacted and not self._buffer.dry_run:
                 self._buffer.ledger.redact(scope, event_id=item.ids[0], replacement="null")
         if new_events:
@@ -361,6 +375,9 @@ class EventBuilder:
         self._file = file
         self._format = format_name
         self._written_ms = written_ms
+        self._header: SessionHeader | None = None
+        """That of the last event, and the name of its agent."""
+        self._agent = sessions.agent(None)
 
     def event(self, scope: Scope, item: Item) -> WaitingEvent:
         """Return the event of ``item``, which its record waits for from now on."""
@@ -375,13 +392,18 @@ class EventBuilder:
             if looks_like_seconds(ts_ms):
                 refs = {**(refs or {}), "stated_seconds": ts_ms}
             ts_ms = self._time(ts_ms)
+        if parsed.agent is None:
+            header = self._source.sessions.get(parsed.session)
+            if header is not self._header:
+                self._header, self._agent = header, sessions.agent(header)
+            agent = self._agent
+        else:
+            agent = sessions.actor(parsed.agent)
         event = NewEvent(
             scope=scope,
             session_id=sessions.name(parsed.session),
             kind=kind,
-            agent_id=sessions.agent(self._source.sessions.get(parsed.session))
-            if parsed.agent is None
-            else sessions.actor(parsed.agent),
+            agent_id=agent,
             summary=parsed.summary,
             payload=payload,
             refs=refs,
