@@ -362,6 +362,22 @@ def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
     assert ledger.admin.verify().intact
 
 
+def test_the_author_of_a_run_that_another_ledger_forgets_is_told_and_records_no_more(
+    open_shared: Callable[[], Ledger],
+) -> None:
+    here, there = open_shared(), open_shared()
+    run = here.session("s1", scope=HERE, agent="lyria", user=ADA).turn()
+    run.start()
+    run.user("wait for me")
+
+    there.forget(HERE, user=ADA)
+
+    with pytest.raises(treering.RunInterrupted):
+        run.user("are you there?")
+    assert not there.headers(HERE, session_id="s1").items
+    assert there.admin.verify(derived=True).intact
+
+
 def test_a_run_that_ends_by_itself_just_then_is_no_obstacle(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

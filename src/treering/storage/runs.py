@@ -69,7 +69,12 @@ def events_of_run(
 
 
 def check_run(draft: Draft, state: int | None) -> None:
-    """Raise RunClosed if a run in ``state`` cannot take ``draft``; None is a run not seen yet."""
+    """Raise RunClosed if a run in ``state`` cannot take ``draft``; None is a run not seen yet.
+
+    A run that counts its own events has been seen unless this is its first one.
+    """
+    if state is None and draft.least_run_seq > 1:
+        raise RunClosed(f"run {draft.run_id} was erased", hint="start a new run")
     if state is not None and draft.kind == "run.started":
         raise RunClosed(
             f"run {draft.run_id} has started before", hint="give each attempt its own id"
