@@ -40,8 +40,8 @@ IDS_AT_ONCE: Final = 500
 # Reads are right without the mark, and slow; verify reports that it is gone.
 INDEXED_POSITION: Final = "coalesce((SELECT value FROM ledger WHERE name = 'indexed_position'), 0)"
 
-# Not sorted: a few hundred events of a few sessions come nearly in the order of the index, so that
-# sorting them takes longer than it saves. Ids alone may come in any order.
+# Not sorted: a few hundred events come nearly in the order of the index, so that sorting them takes
+# longer than it saves. So do ids that are made here; of others each has a page of its own anyway.
 _ENTER_SEQS: Final = f"""
 INSERT OR IGNORE INTO seqs_by_session (session, seq, position)
 SELECT e.session, e.seq, e.position
@@ -53,7 +53,6 @@ INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position)
 SELECT e.scope, e.event_id, e.position
 FROM events AS e
 WHERE e.position > {INDEXED_POSITION}
-ORDER BY e.scope, e.event_id
 """
 _REBUILD_IDS: Final = f"""
 INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position)
@@ -117,7 +116,7 @@ def enter(connection: apsw.Connection, newest: int, *, many: bool = False) -> No
     # An event that another program doubled must not stop all writers: verify
     # reports it.
     connection.execute(f"{_ENTER_SEQS} ORDER BY e.session, e.seq" if many else _ENTER_SEQS)
-    connection.execute(_ENTER_IDS)
+    connection.execute(f"{_ENTER_IDS} ORDER BY e.scope, e.event_id" if many else _ENTER_IDS)
     connection.execute(_SET_INDEXED, (newest,))
     enter_times(connection, newest, many=many)
 
