@@ -29,7 +29,7 @@ from onnx import numpy_helper
 ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from fit_changes import CHECKED, told_pairs  # noqa: E402
+from fit_changes import CHECKED, made_up, told_pairs  # noqa: E402
 from treering.embedders.change_model import PIECES_MAX  # noqa: E402
 from treering.embedders.static import ENDS, STARTS, StaticEmbedder, static_pieces  # noqa: E402
 from treering.rules.claim_relations import relation  # noqa: E402
@@ -74,42 +74,6 @@ NORMS: Final = (
 FAR: Final = -1e9
 MADE: Final = 4_000
 """Statements about the world that leave each other alone."""
-FORMS: Final = (
-    "The capital of {place} is {place}",
-    "{person} was born in the city of {place}",
-    "{person} died in the city of {place}",
-    "{work} was written by {person}",
-    "{firm} was founded by {person}",
-    "The chief executive officer of {firm} is {person}",
-    "{person} is married to {person}",
-    "{work} was created in the country of {place}",
-    "{place} is located in the continent of {place}",
-    "{person} works in the field of {field}",
-    "{person} is famous for {work}",
-    "The headquarters of {firm} is in {place}",
-    "{person} speaks {field}",
-    "The director of {firm} is {person}",
-    "{person} is a citizen of {place}",
-    "The university where {person} was educated is {firm}",
-    "{firm} is associated with {field}",
-    "{work} was performed by {person}",
-    "{person} plays {field}",
-    "{person} collects {work} posters",
-    "The head of state of {place} is {person}",
-    "{person} is employed by {firm}",
-    "{person}'s child is {person}",
-    "{person} lives in {place}",
-    "{firm} makes {field}",
-)
-FILLERS: Final = {
-    "person": "Ada Birch|Otto Lang|Mirela Sava|Jon Okafor|Tessa Vane|Hugo Prill|Queen Ludmila"
-    "|Sam Rook|Ines Duarte|Viktor Holm|Lady Ashworth|Kenji Mori",
-    "place": "Norvia|Port Elsin|Karlow|Asia|Brenna|the Low Isles|Toronto|Peru|Great Marden|Lisbon",
-    "work": "The Glass Orchard|Blue Lantern|chess boxing|Night Ferry|Songs of Salt|Ninepins",
-    "firm": "Halden University|Corvex|Gala FC|Marden Broadcasting|Union Bank|Brightwater Labs",
-    "field": "jazz|rugby union|physics|Greek|pottery|politics|tennis|law",
-}
-
 Tree = Any
 
 
@@ -171,23 +135,6 @@ def read_samples() -> list[Sample]:
         one, other = made_up(dice)
         samples.append(Sample("made", False, False, pieces(one), pieces(other)))
     return samples
-
-
-def made_up(dice: random.Random) -> tuple[str, str]:
-    """Return two statements of other forms, or of one form about others; they share names."""
-    forms = [dice.choice(FORMS)] * 2 if dice.random() < 0.4 else dice.sample(FORMS, 2)
-    values = {kind: dice.sample(listed.split("|"), 3) for kind, listed in FILLERS.items()}
-    said = []
-    for form in forms:
-        text = form
-        for kind in FILLERS:
-            names = dice.sample(values[kind], text.count(f"{{{kind}}}"))
-            for name in names:
-                text = text.replace(f"{{{kind}}}", name, 1)
-        said.append(text)
-    one, other = said
-    first, second = (text.split(" is ")[0].split(" was ")[0] for text in said)
-    return (one, other) if forms[0] != forms[1] or first != second else made_up(dice)
 
 
 class Layers:

@@ -8,6 +8,7 @@ later statement says is held against earlier ones of other pairs that are near t
 facts of a made-up memory: it must leave them alone, unless the rules say otherwise.
 """
 
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -28,7 +29,8 @@ from update_pairs import DEVELOPED, FITTED, READ, SETS, UNFITTED, frames, pairs 
 
 WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.txt"
 CHECKED: Final = {"beyond", "outside", "mixed", "offices", "homes", "read 0", "groups 0"}
-FOLDS: Final = 10
+FOLDS: Final = {"fitted": 10, "read": 10, "frames": 10, "groups": 10, "everyday": 4}
+"""Into how many sets each larger one is split."""
 FILLER: Final = 600
 NEAREST: Final = 2
 TOO_NEAR: Final = 0.6
@@ -43,6 +45,42 @@ PHRASE: Final = 1.5
 STEPS: Final = 400
 LEAST: Final = 0.03
 """The weight of a phrase below which it is left out."""
+
+FORMS: Final = (
+    "The capital of {place} is {place}",
+    "{person} was born in the city of {place}",
+    "{person} died in the city of {place}",
+    "{work} was written by {person}",
+    "{firm} was founded by {person}",
+    "The chief executive officer of {firm} is {person}",
+    "{person} is married to {person}",
+    "{work} was created in the country of {place}",
+    "{place} is located in the continent of {place}",
+    "{person} works in the field of {field}",
+    "{person} is famous for {work}",
+    "The headquarters of {firm} is in {place}",
+    "{person} speaks {field}",
+    "The director of {firm} is {person}",
+    "{person} is a citizen of {place}",
+    "The university where {person} was educated is {firm}",
+    "{firm} is associated with {field}",
+    "{work} was performed by {person}",
+    "{person} plays {field}",
+    "{person} collects {work} posters",
+    "The head of state of {place} is {person}",
+    "{person} is employed by {firm}",
+    "{person}'s child is {person}",
+    "{person} lives in {place}",
+    "{firm} makes {field}",
+)
+FILLERS: Final = {
+    "person": "Ada Birch|Otto Lang|Mirela Sava|Jon Okafor|Tessa Vane|Hugo Prill|Queen Ludmila"
+    "|Sam Rook|Ines Duarte|Viktor Holm|Lady Ashworth|Kenji Mori",
+    "place": "Norvia|Port Elsin|Karlow|Asia|Brenna|the Low Isles|Toronto|Peru|Great Marden|Lisbon",
+    "work": "The Glass Orchard|Blue Lantern|chess boxing|Night Ferry|Songs of Salt|Ninepins",
+    "firm": "Halden University|Corvex|Gala FC|Marden Broadcasting|Union Bank|Brightwater Labs",
+    "field": "jazz|rugby union|physics|Greek|pottery|politics|tennis|law",
+}
 
 
 class Told(NamedTuple):
@@ -105,12 +143,12 @@ def told_pairs() -> list[Told]:
     ]
     for name in (FITTED, READ):
         told += [
-            Told(f"{name} {at % FOLDS}", one.is_change, one.first, one.second)
+            Told(f"{name} {at % FOLDS[name]}", one.is_change, one.first, one.second)
             for at, one in enumerate(pairs(name))
         ]
-    for name in ("frames", "groups"):
+    for name in ("frames", "groups", "everyday"):
         told += [
-            Told(f"{name} {at % FOLDS}", kind == "new", old, new)
+            Told(f"{name} {at % FOLDS[name]}", kind == "new", old, new)
             for at, frame in enumerate(frames(name))
             for old in frame["old"]
             for kind in ("new", "keep")
@@ -137,6 +175,23 @@ def unrelated_pairs() -> list[Told]:
             if is_far and relation(new, old, cosine) == "unrelated":
                 found.append(Told(origin, False, old, new, is_pair=False))
     return found
+
+
+def made_up(dice: random.Random) -> tuple[str, str]:
+    """Return two statements of other forms, or of one form about others; they share names."""
+    forms = [dice.choice(FORMS)] * 2 if dice.random() < 0.4 else dice.sample(FORMS, 2)
+    values = {kind: dice.sample(listed.split("|"), 3) for kind, listed in FILLERS.items()}
+    said = []
+    for form in forms:
+        text = form
+        for kind in FILLERS:
+            names = dice.sample(values[kind], text.count(f"{{{kind}}}"))
+            for name in names:
+                text = text.replace(f"{{{kind}}}", name, 1)
+        said.append(text)
+    one, other = said
+    first, second = (text.split(" is ")[0].split(" was ")[0] for text in said)
+    return (one, other) if forms[0] != forms[1] or first != second else made_up(dice)
 
 
 def read_samples(told: list[Told]) -> Samples:
