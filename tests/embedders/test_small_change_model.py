@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from treering.embedders.small_change_model import PIECES_MAX, read_pieces
+from treering.embedders.small_change_model import ALIKE, PIECES_MAX, read_pieces
 from treering.embedders.static import StaticEmbedder
 
 
@@ -27,12 +27,21 @@ def test_it_reads_whatever_there_is(old: str, new: str) -> None:
     assert math.isfinite(score)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Uses C++ at work", "Uses C# at work"), ("Alarm limit: -5", "Alarm limit: 5")],
+)
+def test_it_knows_nothing_of_what_differs_in_no_word(old: str, new: str) -> None:
+    assert StaticEmbedder().change_scores(new, [old, "I sing"])[0] == ALIKE
+
+
 def test_it_reads_only_the_beginning_of_long_statements() -> None:
     long = "I moved from the harbour to the hill " * 20
 
     assert len(read_pieces(long, long).numbers) == 2 * PIECES_MAX
-    assert StaticEmbedder().change_scores(long, [long]) == StaticEmbedder().change_scores(
-        f"{long} and back", [f"{long} again"]
+    other = "I live by the lake near a forest " * 20
+    assert StaticEmbedder().change_scores(long, [other]) == StaticEmbedder().change_scores(
+        f"{long} and back", [f"{other} again"]
     )
 
 

@@ -27,6 +27,8 @@ PIECES_MAX: Final = 30
 """Pieces of each statement that are read."""
 LAYERS: Final = 2
 HEADS: Final = 4
+ALIKE: Final = -9.0
+"""The log odds for two statements with the same words."""
 SCALE: Final = ":scale"
 """Behind the name of a matrix: the steps in which each of its columns is stored."""
 PRODUCT_MAX: Final = 250_000
@@ -50,8 +52,21 @@ class Pieces(NamedTuple):
 
 
 def scores(new: str, earlier: Sequence[str]) -> list[float]:
-    """Return the log odds that a statement makes each earlier one outdated."""
-    return [_score(read_pieces(old, new)) for old in earlier]
+    """Return the log odds that a statement makes each earlier one outdated.
+
+    Of two with the same words it knows nothing: it cannot tell C++ from C#.
+    """
+    read = [read_pieces(old, new) for old in earlier]
+    return [ALIKE if _are_alike(one) else _score(one) for one in read]
+
+
+def _are_alike(read: Pieces) -> bool:
+    vocabulary, numbers = static_table().vocabulary, read.numbers.tolist()
+    before, after = (
+        [number for number in part if any(map(str.isalnum, vocabulary[number]))]
+        for part in (numbers[: read.begun], numbers[read.begun :])
+    )
+    return before == after
 
 
 def read_pieces(old: str, new: str) -> Pieces:

@@ -67,9 +67,14 @@ _FOREIGN: Final = word_set(
     "der das und ist ich nicht eine mein meine wir sind nach wohne wohnt lebe lebt arbeite arbeitet"
     " que una soy vivo vive yo muy por tengo tiene trabajo trabaja je suis une dans nous avec"
     " habite travaille não meu minha uma moro mora tenho trabalho che sono een niet ik mijn og jeg"
-    " ikke jag inte och"
+    " ikke jag inte och hij wij heb heeft wordt naar haben wird auf elle chez notre votre estoy"
 )
 """Words that show that a statement is in another language."""
+_ENGLISH: Final = word_set(
+    "i i'm i've is are am was the my our your his her their we it it's has have with at of for from"
+    " and by now this that these as under every"
+)
+"""Words that most English statements have, and few of other languages."""
 _LATIN_END: Final = "\u0250"
 _CHANGE: Final = word_set(
     "left sold quit took went got became bought gave broke fell rose grew cut put split shut found"
@@ -243,6 +248,11 @@ def is_english(text: str) -> bool:
 @lru_cache(maxsize=8_192)
 def _is_bad(word: str) -> bool:
     return _BAD.search(word) is not None
+
+
+def is_surely_english(text: str) -> bool:
+    """Return whether a statement has one of the words that most English ones have."""
+    return not _ENGLISH.isdisjoint(word.strip(_EDGES) for word in text.lower().split())
 
 
 def _object_at(whole: SentenceOutline, contents: tuple[OutlineWord, ...]) -> int | None:

@@ -109,7 +109,6 @@ class FactGate:
         self._among: Matrix | None = None
         """The cosines of all facts with each other, once any of them is needed."""
         self._near: dict[int, list[tuple[str, float]]] = {}
-        self._changing: dict[int, float | None] = {}
         self._changeable: dict[int, list[tuple[str, float]]] = {}
         """Per fact that speaks of a change, the nearest facts, however far."""
         self._counts: dict[tuple[str | None, str | None], int] = {}
@@ -222,7 +221,6 @@ class FactGate:
         judge, least = self._scope_memory.judge, self._changes_from(at)
         if judge is None or least is None:
             return None, []
-        asked = self._asked[at]
         nearest = [
             *self._changeable.get(at, ()),
             *self._near_among_new(at, CHANGED_MAX, least),
@@ -236,8 +234,7 @@ class FactGate:
             if one.content.valid_from_ms <= content.valid_from_ms
         }
         earlier = {fact_id: one.content.text for fact_id, one in known.items()}
-        count = self._counts.get((asked.fact.user, asked.wall), 0)
-        verdict = judge.changed(content.text, earlier, known=count + len(self._new))
+        verdict = judge.changed(content.text, earlier, known=self._count_known(at))
         return verdict, [] if verdict is None else [known[verdict.key]]
 
     # Outcomes.
@@ -469,11 +466,13 @@ class FactGate:
 
     def _changes_from(self, at: int) -> float | None:
         """Return the cosine from which a fact may change others unknown to rules; None if never."""
-        if at not in self._changing:
-            judge = self._scope_memory.judge
-            text = self._asked[at].fact.text
-            self._changing[at] = None if judge is None else judge.near_from(text)
-        return self._changing[at]
+        judge, text = self._scope_memory.judge, self._asked[at].fact.text
+        return None if judge is None else judge.near_from(text, known=self._count_known(at))
+
+    def _count_known(self, at: int) -> int:
+        """Return how many facts there are beside a new one, those of this call included."""
+        asked = self._asked[at]
+        return self._counts.get((asked.fact.user, asked.wall), 0) + len(self._new)
 
     def _near_among_new(self, at: int, most: int, least: float) -> list[tuple[str, float]]:
         asked = self._asked[at]
