@@ -53,6 +53,8 @@ SETS: Final = {
     "seventeenth": FirstTry(35, 4, falsely=23),
     "eighteenth": FirstTry(35, 6, falsely=1),
     "nineteenth": FirstTry(24, 4, falsely=3),
+    "twentieth": FirstTry(34, 7),
+    "twenty-first": FirstTry(31, 10, falsely=1),
 }
 """In the order in which they were tried; the rules were mended after each.
 
@@ -60,7 +62,7 @@ With the signs, and before anybody looked into it, beyond came to 31 (2 falsely)
 """
 UNFITTED: Final = (
     "kept", "spared", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth",
-    "sixteenth", "seventeenth", "eighteenth", "nineteenth",
+    "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twenty-first",
 )  # fmt: skip
 """Sets that nobody looked into: nothing was mended from them, and nothing was fitted on them.
 
@@ -82,7 +84,7 @@ before). The seventeenth is a third, chosen by lot, of 288 pairs with more traps
 others are fitted on; with the model it came to 37 (7 falsely) when first tried.
 
 With the small network, the first nine come to 237 with the table (2 falsely), the seventeenth to 28
-(5). The last two were written before anybody looked at how it was to decide; without it they come
+(5). The next two were written before anybody looked at how it was to decide; without it they come
 to 27 and 25 with the table (1 and 2 falsely). The totals of all were seen several times while it
 was settled how sure it has to be and what it may dispute, so they may be a little high.
 
@@ -92,6 +94,9 @@ what it may dispute, was settled by sets of our own alone: the totals of these w
 when that was done. The first nine came to 284 with the table (7 falsely) and, with the model, which
 had to be surer, to 309 (5 falsely); the seventeenth to 35 (5) and 34 (5), the eighteenth to 35 and
 38 (0 and 1), the nineteenth to 31 and 35 (3 and 2).
+
+The twentieth and twenty-first were written and tried once after that: 34 and 31 with the table (0
+and 1 falsely), 35 and 33 with the model (1 and 0).
 """
 DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 """Sets with harder traps that the signs were made on, 40 changes and 18 or 30 others each.
@@ -103,8 +108,8 @@ _NOTE: Final = (
     " which what the first statement said is not current, and what the second said is. Each set"
     " was written before the rules were mended from it, by kinds of failure; work, life and people"
     " were tried together, before changes were understood by topic, attribute and value. Nothing"
-    " was mended from the last twelve or fitted on them, so what they come to is nearest to what to"
-    " expect of others; for kept and spared it may be high, since their totals were looked at"
+    " was mended from the last fourteen or fitted on them, so what they come to is nearest to what"
+    " to expect of others; for kept and spared it may be high, since their totals were looked at"
     " while the signs were made. With minilm a model reads both statements, and its odds count"
     " together with those of the signs; with the table a small network does so."
 )
