@@ -179,6 +179,8 @@ def test_what_the_fields_do_not_say_is_kept_beside_them(session: Session) -> Non
         {"type": "error", "id": "evt_1_1", "extra": True},
         {**event(2, "error"), "timestamp": 1.5},
         {**event(3, "error"), "timestamp": -4, "source": ""},
+        {**event(5, "error"), "timestamp": 1_400_000_000},
+        {"type": "error", "id": "evt_1400000000_6"},
         event(4, "error", message="\ud800", clawser={"x": "\0"}),
     ]
 

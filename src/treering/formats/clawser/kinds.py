@@ -17,7 +17,7 @@ from treering.formats.clawser.text import parse, stringify, truthy
 from treering.formats.clawser.views import content_of, type_of
 from treering.model.codec import canonical, decode
 from treering.model.events import NAME_CHARACTERS_MAX, REDACTED
-from treering.model.fields import TIME_MS_MAX, check_name
+from treering.model.fields import TIME_MS_MAX, check_name, looks_like_seconds
 from treering.model.kinds import SOURCES
 from treering.spine.conversion import plain
 from treering.spine.words import describe, shorten
@@ -246,7 +246,7 @@ def _time(event: Any) -> int:
     in_id = _TIME_IN_ID.match(str(event.get("id")))
     for ts_ms in (event.get("timestamp"), int(in_id[1]) if in_id else None):
         if isinstance(ts_ms, int | float) and 1 <= ts_ms <= TIME_MS_MAX:
-            return int(ts_ms)
+            return int(ts_ms) * (1_000 if looks_like_seconds(int(ts_ms)) else 1)
     return 1
 
 
