@@ -370,7 +370,7 @@ def wired(wire: Wire, url: str) -> Iterator[Ledger]:
 
 CALLS: Final[dict[str, tuple[bytes, list[NewEvent], int | None]]] = {
     "made id": (b"UPDATE heads", [said("a")], None),
-    "given id": (b"append_event", [said("a", event_id="a")], None),
+    "given id": (b"UPDATE heads", [said("a", event_id="a")], None),
     "expected seq": (b"UPDATE heads", [said("a")], 1),
     "start of a run": (b"append_event", run_of("r1")[:1], None),
     "next of a run": (b"UPDATE heads", [said("a", run_id="r0")], None),
@@ -424,7 +424,7 @@ def test_what_was_committed_but_not_answered_is_unknown_if_somebody_is_in_the_wa
 ) -> None:
     with contextlib.ExitStack() as stack:
         in_the_way = partial(stack.enter_context, held_open(ledger, said("in the way")))
-        wire.lose_answer_to(b"append_event", then=in_the_way)
+        wire.lose_answer_to(b"UPDATE heads", then=in_the_way)
 
         with pytest.raises(OutcomeUnknown) as unknown:
             wired.append([said("a", event_id="a")])
