@@ -87,6 +87,8 @@ def said(sessions: dict[str, list[tuple[Any, ...]]]) -> list[str]:
     return sorted(str(what) for events in sessions.values() for *_, what in events if what)
 
 
+# Between opening a file and ``with`` an interrupt leaves its closing to the interpreter.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("batch", [3, 1_000])
 def test_an_import_that_was_interrupted_is_completed_by_the_next(
     logs: Path, locations: Iterator[str], batch: int, monkeypatch: pytest.MonkeyPatch
