@@ -1224,6 +1224,12 @@ def test_a_secret_in_its_usual_place_is_found_without_a_name(text: str, expected
         "credentials: aws:default",
         "creds: localhost:5432",
         "/authorize?appid=shop-web&scope=openid",
+        'find_user_pass("Some Realm", request.url)',
+        'handler.add_password("User Area", url, name, password)',
+        "  -u, --user <user:password>  Server user and password",
+        "curl -u <user:password> http://h",
+        f"cache key: Linux-pip-{HEX[:40]}",
+        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop/db-99ylWT",
     ],
 )
 def test_the_usual_place_of_a_secret_may_be_empty(text: str) -> None:

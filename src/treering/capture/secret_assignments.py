@@ -46,6 +46,8 @@ BARE_CHARS_MAX: Final = 1_024
 NUMBER_DIGITS_MIN: Final = 6
 SPOKEN_CHARS_MIN: Final = 20
 STATED_CHARS_MIN: Final = 8
+ARGUMENT_END_CHARS_MAX: Final = 4
+"""A quote, up to two backslashes before it, and a comma."""
 
 NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = lazy_pattern(
@@ -168,6 +170,8 @@ SPOKEN_HEADS: Final = (
     *("encryption", "master"),
 )
 _SPOKEN_HEADS: Final = tuple(f"{word} " for word in SPOKEN_HEADS)
+_HARMLESS_HEADS: Final = ("cache ", "Cache ", "primary ", "Primary ", "public ", "Public ")
+"""Words that, before a space too, make a key no secret."""
 _SPOKEN_HEAD: Final = lazy_pattern(rf"\b((?i:{'|'.join(SPOKEN_HEADS)})) \Z")
 _SPOKEN_HEAD_CHARS: Final = len(" encryption ")
 """The longest one, with the space before it."""
@@ -205,7 +209,8 @@ def find_named(text: str, start: int, end: int) -> Span | None:
         return None
     opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
     if (
-        promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end)
+        promise.demand == "tangled"
+        and (not _TANGLED_AFTER.match(text, name_end) or opening.endswith(_HARMLESS_HEADS))
     ) or _is_in_sentence(text, name_end, promise, name, opening):
         return None
     separator = _SEPARATOR.match(text, end)
@@ -334,7 +339,9 @@ def _if_quoted(
         case "tag" | "part":
             certain = False
         case "call":
-            certain = is_mixed(value)
+            # The first of several arguments may be a title: find_user_password("Some Realm", url).
+            several = "," in quoted.string[quoted.end() : quoted.end() + ARGUMENT_END_CHARS_MAX]
+            certain = is_mixed(value) and not (several and " " in value)
         case _:
             certain = True
     if not certain or not holds_secret(promise, value):
@@ -388,6 +395,9 @@ def _assigned(
     text: str, at: int, promise: Named, name: str, opening: str, sign: str
 ) -> re.Match[str] | None:
     """Return the unquoted value after ``=`` or ``:``, unless it may be code or prose."""
+    # The type of a resource: arn:aws:secretsmanager:eu-west-1:123456789012:secret:db.
+    if sign == ":" and opening.endswith(":") and "arn:aws" in opening:
+        return None
     in_environment = sign == "=" and name.isupper()
     if sign[0] == "%":
         return _ENCODED.match(text, at)

@@ -56,7 +56,7 @@ _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 
 PHRASES: Final = (
     # Commands, by the flag for a password.
-    Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{{1,64}}:"),
+    Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$<]{{1,64}}:"),
     # What a build is told to hide from its log.
     Phrase("::add-mask::", "", bare=r"[^\s\"'$<{*][^\s\"']{3,511}"),
     Phrase("sshpass", rf"{_ON}-p ?"),
@@ -99,7 +99,7 @@ PHRASES: Final = (
     Phrase("ootstrap token", r":?[ ]{1,2}", bare=r"[a-z0-9]{6}\.[a-z0-9]{16}"),
     Phrase("nseal Key|nseal key", r"[ ]?[0-9]{0,2}[ ]?[:=][ ]{0,4}", is_random, _RANDOM_WORD),
     Phrase("PASSWORD ", r"[a-z_]{2,32}[ ]=[ ]", is_mixed),
-    Phrase("--user|--auth|--creds|--login", r"[ =][\"']?[^\s:\"'$/]{1,64}:", is_no_port),
+    Phrase("--user|--auth|--creds|--login", r"[ =][\"']?[^\s:\"'$/<]{1,64}:", is_no_port),
     Phrase("_auth=", r"[\"']?[^\s:\"'$/]{1,64}:", is_no_port),
     Phrase("ssh-keygen", rf"{_ON}-[NP][ ]"),
     Phrase("bw unlock|bw login", r"[ ](?:\S{1,64}@\S{1,64}[ ])?", is_mixed),
