@@ -537,7 +537,8 @@ _SET_BY_CALL: Final = lazy_pattern(
 _CONFIGURED: Final = lazy_pattern(
     r"(?<![\w-])(?:setx|setenv|SetEnv|ENV|ARG|fastcgi_param|\(setq|\(def|set[ ]-[a-zA-Z]{1,3})"
     r"[ ]\Z|"
-    r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
+    r"\b(?:config|configure|kv|etcdctl|variable|secret|env)[ :]"
+    r"(?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
     r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z|"
     # A netrc file.
     r"(?:\bmachine\s{1,8}\S{1,64}|\bdefault)\s{1,8}login\s{1,8}\S{1,64}\s{1,8}"
@@ -545,7 +546,7 @@ _CONFIGURED: Final = lazy_pattern(
 )
 _CONFIGURING: Final = (
     *("setx", "setenv", "SetEnv", "ENV", "ARG", "_param", "(setq", "(def", "set -"),
-    *("config", "kv", "etcdctl", "login"),
+    *("config", "kv", "etcdctl", "variable", "secret", "env", "login"),
 )
 
 

@@ -183,6 +183,8 @@ def _named_token(heads: list[str], last: str) -> Named | None:
 def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
     if name.replace("-", "_").lower().endswith(("private_key_id", "privatekeyid")):
         return Named("api-key", "random")
+    if name.endswith("_PAT") and heads:
+        return Named("token", "random")
     # In an environment a session is a secret; in a log it is an id.
     is_secret = last in ("session", "salt", "pepper") and heads and name.isupper()
     return Named("secret", "random") if is_secret else None

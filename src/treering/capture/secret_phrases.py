@@ -59,6 +59,11 @@ PHRASES: Final = (
     Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$<]{{1,64}}:"),
     # What a build is told to hide from its log.
     Phrase("::add-mask::", "", bare=r"[^\s\"'$<{*][^\s\"']{3,511}"),
+    Phrase(
+        "issecret=true|isSecret=true",
+        r"[^\]\n]{0,64}\]",
+        bare=r"[^\s\"'$<{*][^\s\"']{3,511}",
+    ),
     Phrase("sshpass", rf"{_ON}-p ?"),
     Phrase("sshpass", rf"{_ON}-f ?<\((?:echo|printf)[ ]", bare=r"[^\s\"'$<)-][^\s\"')]{2,127}"),
     Phrase("docker login", rf"{_ON}-p[ =]"),
@@ -165,7 +170,26 @@ PHRASES: Final = (
         r"[^\s\"'$<@/-][^\s\"'@]{2,127}",
     ),
     Phrase("sqlplus|impdp|expdp", _ACCOUNT, is_given, r"[^\s\"'$<@/-][^\s\"'@]{2,127}(?=@)"),
-    Phrase("http-basic.", r"\S{1,100} \S{1,64} ", is_random, _RANDOM_WORD),
+    Phrase("http-basic.", r"\S{1,100} \S{1,64} ", is_mixed, r"[^\s\"'$<\\-][^\s\"']{2,127}"),
+    Phrase(
+        "bundle config",
+        r"(?:[ ](?:set|--\w{1,16})){0,2}[ ][\w-]{1,64}(?:\.[\w-]{1,32}){1,4}[ ]",
+        is_mixed,
+        r"[\w.@-]{1,64}:[^\s\"'$<{/]{4,128}",
+    ),
+    # IMAP, which needs no quotes.
+    Phrase(
+        " LOGIN ",
+        r"(?:\"[^\"\n]{1,64}\"|[\w.+-]{1,64}@[\w.-]{1,64})[ ]",
+        is_mixed,
+        r"[^\s\"'$<{=-][^\s\"'=]{3,127}(?=\s{0,8}(?:[\r\n\\]|\Z))",
+    ),
+    Phrase(
+        "the key for |your key for |my key for |our key for ",
+        r"[\w .-]{0,40}?\b(?i:api|sdk)(?::|[ ]is)[ ]{1,2}",
+        is_random,
+        r"[A-Za-z0-9_-]{20,512}(?![\w:/.(-])",
+    ),
     Phrase("oracle:thin:", r"[\w$#.-]{1,32}/", bare=r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
     # A user followed by a password, as most commands accept them.
     Phrase(" -u | -U ", r"\S{1,64}[^\n]{0,64}?\s-[pPwW] ?", is_no_port),
@@ -369,7 +393,7 @@ def find_here_string(text: str, start: int, end: int) -> Span | None:
 
 
 _EXPECTED: Final = lazy_pattern(
-    r"[^\n]{0,40}(?i:p?assword)[^\n]{0,24}[\n;]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
+    r"[^\n]{0,40}(?i:p?assword)[^\n]{0,24}[\n;{]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
 )
 
 

@@ -591,8 +591,9 @@ ONE_TIME_PATHS: Final = (
     *("/magic/", "/magic-link/", "/invite/", "/confirm/", "/unsubscribe/", "/verify-email/"),
 )
 
-_SHORT: Final = (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
-_SPACED: Final = ("pw", "PW", "psk", "PSK")
+# Most often "_PAT" begins "_PATH".
+_SHORT: Final = (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase", "_PAT")
+_SPACED: Final = ("pw", "PW", "psk", "PSK", "_PAT")
 AUTHORIZATION: Final = _any_case("authorization")
 _LAST_WORDS: Final = _any_case("bindpw", "psk", "auth", "seed", "mnemonic", "phrase")
 # Nearly every event of an agent has a path.

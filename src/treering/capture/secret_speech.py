@@ -28,7 +28,8 @@ _LINK: Final = (
 )
 
 SPOKEN_PASSWORDS: Final = (
-    "mot_de_passe|motdepasse|contrasena|haslo"
+    "wifi key|Wifi key|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
+    "|mot_de_passe|motdepasse|contrasena|haslo"
     "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
     "|contrasenya|mi clave|tu clave"
     "|su clave|clave de acceso|la clave|La clave|Clave:|clave:|senha|Senha"

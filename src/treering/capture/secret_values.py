@@ -11,6 +11,7 @@ MIXED_CHARS_MIN: Final = 5
 RANDOM_CHARS_MIN: Final = 12
 NUMBER_DIGITS_MIN: Final = 16
 LETTERS_MIN: Final = 20
+LETTERS_RANDOM_MIN: Final = 48
 WORD_CHARS_MIN: Final = 4
 JUMBLED_CHARS_MIN: Final = 10
 JUMBLED_PARTS_MIN: Final = 4
@@ -59,7 +60,8 @@ _PLACEHOLDER: Final = lazy_pattern(
       (?:api|secret|password|token|key|access|auth|client)\S*
     | \S*[-_](?:here|placeholder|example)|(?-i:\S*EXAMPLE(?:KEY|TOKEN)?)
     | [x*_-]{3,}|[:*•●.…_?\#-]+
-    | [\[<({].*[\])>}]
+    # Maven encrypts a password as Base64 in braces.
+    | (?!\{(?=[a-z+/]{0,63}[0-9])[a-z0-9+/]{24,128}={0,2}\})[\[<({].*[\])>}]
     | [\^~<>=v]{0,2}[0-9]{1,5}\.[0-9x]{1,5}(?:\.[\w+-]{1,24}){0,4}|(?:\\?u[0-9a-f]{4}|\\)+
     | \.[*+]\??(?:[$)|\]\\\[(^{/].*)?|\$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
     | @@\w+@@|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
@@ -217,6 +219,7 @@ def is_random(value: str) -> bool:
         and (
             (_DIGIT.search(value) is not None and not _PLAIN.fullmatch(value))
             or (len(value) >= LETTERS_MIN and is_scrambled(value))
+            or _is_letter_run(value)
         )
         and not _DATE.match(value)
         and not _DUMMY.search(value)
@@ -276,6 +279,16 @@ def is_dummy(body: str) -> bool:
     body = body[:JUDGED_CHARS_MAX]
     few = len(body) >= RANDOM_CHARS_MIN and len(set(body)) < DIFFERENT_CHARS_MIN
     return few or _DUMMY.search(body) is not None
+
+
+def _is_letter_run(value: str) -> bool:
+    """Return whether ``value`` has more letters of one case, and nothing else, than any word."""
+    return (
+        len(value) >= LETTERS_RANDOM_MIN
+        and value.isalpha()
+        and (value.islower() or value.isupper())
+        and not is_dummy(value)
+    )
 
 
 def _is_no_name(value: str) -> bool:
