@@ -18,6 +18,7 @@ BLIND_SETS: Final = (
     "blind_lines_later.txt",
     "blind_lines_last.txt",
     "blind_lines_fresh.txt",
+    "blind_lines_newest.txt",
 )
 BLIND_CLEAN: Final = ("blind_clean.txt", "blind_clean_fresh.txt")
 

@@ -37,6 +37,7 @@ BLIND_SETS = {
     "blind_lines_later.txt": 268,
     "blind_lines_last.txt": 252,
     "blind_lines_fresh.txt": 202,
+    "blind_lines_newest.txt": 120,
 }
 FALSE_POSITIVES_MAX = 0.001
 REPEATS_MAX = 16_384
