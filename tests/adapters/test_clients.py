@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any, Final
 
 import anthropic
+import msgspec
 import openai
 import pytest
 
@@ -23,6 +26,8 @@ from adapters.model_server import (
 )
 from effort import PATIENCE_S
 from full_disk import FullDisk
+from treering.adapters.clients import ClientRecorder, Passing, Sent
+from treering.adapters.wire import ResponsesApi
 from treering.errors import InvalidInput, StorageFull
 
 if TYPE_CHECKING:
@@ -240,6 +245,71 @@ def test_a_stream_that_breaks_off_or_is_left_keeps_what_came(session: Session) -
     ends = [kind for kind in kinds(session) if kind.startswith("run.") and kind != "run.started"]
     assert ends == ["run.failed", "run.interrupted", "run.failed"]
     assert [text for text in said(session) if text != "High tide in Bergen?"] == ["High", "one"]
+
+
+def test_a_stream_that_begins_with_nulls_keeps_its_calls(session: Session) -> None:
+    stream = chat_stream("High", calls=[TIDE])
+    first = json.loads(json.dumps(stream.events[0]))
+    first["choices"][0]["delta"] |= {"content": None, "tool_calls": None, "function_call": None}
+    legacy = {"function_call": {"name": "tide", "arguments": "{}"}}
+    second = {**first, "choices": [{"index": 0, "delta": legacy, "finish_reason": None}]}
+    nulls = msgspec.structs.replace(stream, events=(first, second, *stream.events[1:]))
+    with model_server(nulls) as (url, _), _openai(url) as plain:
+        client = treering.record(plain, session)
+        assert list(_chat(client, stream=True)) == list(_chat(plain, stream=True))
+        assert client.treering.lost == 0  # type: ignore[attr-defined]
+
+    inputs = [event.payload["input"] for event in session.events(kinds=["tool.call"])]
+    assert inputs == [{"port": "Bergen"}]
+
+
+def test_an_answer_that_cannot_be_read_leaves_no_turn_open(session: Session) -> None:
+    odd = response(REPLY)
+    assert odd.body is not None
+    odd.body["output"].append({"type": ["unknown"]})
+    with model_server(odd, response(REPLY)) as (url, _), _openai(url) as plain:
+        client = treering.record(plain, session)
+        with_raw = client.responses.with_raw_response
+        for _ in range(2):
+            assert with_raw.create(model="small-2", input=ASK).status_code == 200
+        assert client.treering.lost == 1  # type: ignore[attr-defined]
+
+    assert [kind for kind in kinds(session) if kind.startswith("run.")] == [
+        *("run.started", "run.ended"),
+        *("run.started", "run.ended"),
+    ]
+
+
+def test_an_event_that_cannot_be_read_costs_no_other() -> None:
+    with treering.open(":memory:") as ledger:
+        recorder = ClientRecorder(ledger.session("monday", scope="acme/app", agent="lyria"))
+        passing = Passing(ResponsesApi(), {"input": "Tide?"}, recorder, Sent())
+        events = [{"type": ["unknown"]}, {"type": "response.output_text.delta", "delta": REPLY}]
+        lines = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+
+        assert passing.take(lines) == [REPLY]
+        assert recorder.writer.lost == 1
+
+
+@pytest.mark.parametrize("start", [b"data: ", b""])
+def test_what_came_of_a_long_event_is_not_copied_for_every_chunk(start: bytes) -> None:
+    """An image comes as one line in very many chunks."""
+    copied = 0
+    with treering.open(":memory:") as ledger:
+        recorder = ClientRecorder(ledger.session("monday", scope="acme/app", agent="lyria"))
+        passing = Passing(ResponsesApi(), {"input": "A tide."}, recorder, Sent())
+        passing.take(start + b'{"type":"x","b64":"')
+        tracemalloc.start()
+        try:
+            for _ in range(500):
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                passing.take(b"A" * 1_000)
+                copied += tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    assert copied < 20_000_000
 
 
 def test_a_cancelled_call_is_recorded_as_cancelled(session: Session) -> None:

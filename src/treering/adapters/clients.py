@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from treering.adapters.lenient_writer import LenientWriter, record_reply
-from treering.adapters.wire import api_of
+from treering.adapters.lenient_writer import LenientWriter, Reply, record_reply
+from treering.adapters.wire import ModelAnswer, api_of
 from treering.errors import InvalidInput, RunClosed, ToolDenied
 from treering.ledger.sessions import Session
 from treering.locks import Lock
@@ -30,15 +30,7 @@ from treering.spine.words import describe
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from treering.adapters.wire import (
-        AnswerStream,
-        Asked,
-        Json,
-        ModelAnswer,
-        ModelCall,
-        ToolOutput,
-        WireApi,
-    )
+    from treering.adapters.wire import AnswerStream, Asked, Json, ModelCall, ToolOutput, WireApi
     from treering.spine.runs import Run, ToolCall
 
 Client = TypeVar("Client")
@@ -216,7 +208,8 @@ class Passing:
         self._recorder = recorder
         self._sent = sent
         self._stream: AnswerStream = api.stream()
-        self._rest = b""
+        self._rest = bytearray()
+        """The bytes after the last whole line."""
         self._whole: bytearray | None = None
         """The bytes of an answer that is not a stream, though it could have been."""
         self._error: str | None = None
@@ -234,9 +227,7 @@ class Passing:
 
     def take(self, chunk: bytes) -> list[str]:
         """Take bytes of an answer; return the pieces of text in them."""
-        pieces: list[str] = []
-        self._recorder.writer.attempt(lambda: pieces.extend(self._take(chunk)))
-        return pieces
+        return list(self._take(chunk))
 
     @property
     def is_complete(self) -> bool:
@@ -258,7 +249,7 @@ class Passing:
         elif self._error is not None:
             self.leave(StreamError(self._error))
         else:
-            self._end(lambda exchange: exchange.finish(self._api.answer(self._stream.body())))
+            self._end(lambda exchange: exchange.finish(self._answer(self._stream.body())))
 
     def leave(self, error: BaseException) -> None:
         """Record that the stream broke off, or that its reader left."""
@@ -278,33 +269,42 @@ class Passing:
     def _read(self, status: int, content: bytes, exchange: Exchange) -> None:
         body = _event(content)
         if status < 400 and not body.get("error"):
-            exchange.finish(self._api.answer(body))
+            exchange.finish(self._answer(body))
         else:
             exchange.warn("model_error", f"HTTP {status} {body.get('error', '')!s:.1000}".strip())
 
     def _take(self, chunk: bytes) -> Iterator[str]:
         if self._whole is not None or (not self._has_begun and chunk.lstrip()[:1] == b"{"):
-            self._whole = (self._whole or bytearray()) + chunk
+            self._whole = bytearray() if self._whole is None else self._whole
+            self._whole += chunk
             return
         self._has_begun = True
         if len(self._rest) > EVENT_BYTES_MAX:
-            self._rest = b""
-        *lines, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            self._rest.clear()
+        self._rest += chunk
+        if b"\n" not in chunk:  # An image comes as one line, in very many chunks.
+            return
+        *lines, self._rest = self._rest.replace(b"\r\n", b"\n").split(b"\n")
         for line in lines:
             if line.startswith(b"data:"):
                 event = _event(line[5:].strip())
                 if event.get("error") or event.get("type") == "error":
                     self._error = f"{event.get('error') or event.get('message')!s:.1000}"
-                elif piece := self._stream.take(event):
+                elif piece := self._recorder.writer.attempt(self._stream.take, event):
                     yield piece
 
+    def _answer(self, body: Json) -> ModelAnswer:
+        """Return what an answer says: nothing, counted as lost, if it cannot be read."""
+        answer = self._recorder.writer.attempt(self._api.answer, body)
+        return answer or ModelAnswer(reply=Reply())
+
     def _partial(self) -> ModelAnswer:
-        answer = self._api.answer(self._stream.body())
+        answer = self._answer(self._stream.body())
         reply = msgspec.structs.replace(answer.reply, stop_reason="aborted")
         return msgspec.structs.replace(answer, reply=reply)
 
 
-def _event(data: bytes) -> Json:
+def _event(data: bytes | bytearray) -> Json:
     try:
         event = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

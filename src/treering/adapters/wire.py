@@ -213,9 +213,10 @@ def _merge(known: Json, delta: Mapping[str, Any]) -> None:
         if isinstance(value, str) and isinstance(before, str) and name not in {"role", "id"}:
             known[name] = before + value
         elif isinstance(value, dict):
-            _merge(known.setdefault(name, {}) if isinstance(before, dict | None) else {}, value)
+            known[name] = grown = before if isinstance(before, dict) else {}
+            _merge(grown, value)
         elif isinstance(value, list):
-            listed = known.setdefault(name, []) if isinstance(before, list | None) else []
+            known[name] = listed = before if isinstance(before, list) else []
             for item in objects(value):
                 at = item.get("index")
                 same = next((entry for entry in listed if entry.get("index") == at), None)
