@@ -15,7 +15,9 @@ from effort import PATIENCE_S
 from surfaces.processes import patient_hook
 from treering.capture.intake import importer
 from treering.capture.intake.file_import import FileImport
+from treering.capture.intake.record_import import LineCounter
 from treering.capture.quarantine import quarantine_folder, quarantined
+from treering.formats.parsed import LogRecord
 from treering.ledger.admin import LedgerAdmin
 
 if TYPE_CHECKING:
@@ -214,6 +216,52 @@ def test_the_name_of_a_log_may_hold_bytes_that_are_no_text(
 
     assert told.status == 0
     assert "\\udcff.jsonl" in json.dumps(told.body).replace("\\\\", "\\")
+
+
+def test_every_reader_and_doctor_take_names_with_bytes_that_are_no_text(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    log = claude_log("High tide in Bergen?").lines
+    path = write(tmp_path / os.fsdecode(b"logs-\xff") / os.fsdecode(b"\xfe.jsonl"), log)
+    add(path, b"{damaged\n" + json.dumps(log[0]).encode() + b"\n")
+    sessions = tmp_path / os.fsdecode(b"sessions-\xff")
+    said = {"role": "user", "content": "hello"}
+    row = {"type": "message", "timestamp": "2026-03-05T14:00:00Z", "message": said}
+    write(sessions / "one.jsonl", [row])
+    spool = tmp_path / os.fsdecode(b"spool-\xff.jsonl")
+
+    imported = cli("import", str(path.parent), "--json")
+    extracted = cli(
+        *("episodes", "extract-sessions", "--sessions-root", str(sessions)),
+        *("--file", str(spool), "--json"),
+    )
+    add(spool, b"{damaged\n")
+    ingested = [cli("episodes", "ingest", "--file", str(spool), "--json") for _ in range(2)]
+    checked = cli("doctor", "--json")
+
+    assert (imported.body["imported"], imported.body["errors"]) == (2, 1)
+    assert extracted.status == 0
+    assert [one.body["inserted"] for one in ingested] == [1, 0]
+    assert ingested[1].body["lines"]["total"] == 0
+    unread = [one for one in checked.body["findings"] if one["code"] == "lines_unread"]
+    assert len(unread) == 2
+    assert all("\\udcff" in one["message"] for one in unread)
+
+
+def test_a_torn_end_is_not_set_aside_though_an_earlier_line_is_refused_after_it() -> None:
+    """Lines are refused when they are recorded, which is after the whole file was read."""
+    counter = LineCounter("one.jsonl", "claude-code")
+    counter.see(refused := LogRecord({}, 1, 0, 1))
+    counter.see(torn := LogRecord(None, 2, 70, 1))
+    counter.fail(torn, "torn")
+    counter.torn_at = torn.offset
+    counter.fail(refused, "cannot be recorded")
+
+    kept = counter.lasting(counter.receipt("read"))
+
+    assert (kept.lines, kept.errors) == (1, 1)
+    assert [(fault.offset, fault.reason) for fault in kept.faults] == [(0, "cannot be recorded")]
 
 
 @pytest.mark.parametrize("stopped", ["in the second file", "while indexing"])

@@ -23,6 +23,7 @@ from treering.errors import InvalidInput, TreeringError
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import state_folder
 from treering.model.fields import instant
+from treering.spine.conversion import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,9 +128,7 @@ def quarantine_of(source: Path, guard: SecretGuard) -> Quarantine:
     """Return the quarantine of a file in the user's state folder."""
     real = os.path.realpath(source)
     name = sha256(os.fsencode(real)).hexdigest()[:16]
-    return Quarantine(
-        quarantine_folder() / f"{name}{_SUFFIX}", guard=guard, source=os.fsdecode(os.fsencode(real))
-    )
+    return Quarantine(quarantine_folder() / f"{name}{_SUFFIX}", guard=guard, source=plain(real))
 
 
 def note_faults(source: SourceReceipt, guard: SecretGuard) -> None:

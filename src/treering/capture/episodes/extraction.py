@@ -184,7 +184,7 @@ class SpoolExtractor:
                     if previous is not None:
                         files[name] = previous
             state.schema = ExtractState().schema
-            state.sessions_root, state.files = str(self._root), files
+            state.sessions_root, state.files = plain(str(self._root)), files
             state.updated_at = instant(now_ms())
             save_state(self._state, state)
 

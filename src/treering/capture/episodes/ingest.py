@@ -33,6 +33,7 @@ from treering.clock import now_ms
 from treering.errors import Busy, DuplicateEvent, NotFound, TreeringError
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.fields import instant
+from treering.spine.conversion import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ class Ingest:
         self._state = state
         self._guard = guard
         self._caps = caps
-        self._location = location
+        self._location = plain(location)
         self._quarantine = quarantine
         self._reader = LineReader(
             guard=guard, caps=caps, scope_rule=scope_rule, id_key=ledger.importing.id_key
@@ -87,7 +88,7 @@ class Ingest:
             raise NotFound(f"no spool at {self.spool}", hint="set the file with --file")
         with locked(self.spool, patience_s=LOCK_PATIENCE_S):
             state = load_state(self._state, IngestState) or IngestState()
-            state.file = str(self.spool)
+            state.file = plain(str(self.spool))
             receipt = self.blank(upkeep)
             try:
                 with open_plain(self.spool) as stream:

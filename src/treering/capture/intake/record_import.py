@@ -140,7 +140,7 @@ class RecordImport:
         self._advance(offset - reported)
         counter.bytes = offset - start
         # A torn end may be whole the next time.
-        counter.torn_end = torn is not None
+        counter.torn_at = None if torn is None else torn.offset
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
     def look_ahead(self) -> set[str]:
@@ -478,8 +478,8 @@ class LineCounter:
         self.mended: Counter[str] = Counter()
         self.sessions: dict[str, None] = {}
         self.faults: list[Fault] = []
-        self.torn_end = False
-        """Whether the last fault is a line that is still being written, and read again."""
+        self.torn_at: int | None = None
+        """Where the last line begins, if it is still being written, and read again."""
 
     def see(self, record: LogRecord) -> None:
         """Count a record that was read."""
@@ -524,13 +524,13 @@ class LineCounter:
 
     def lasting(self, receipt: SourceReceipt) -> SourceReceipt:
         """Return ``receipt`` without a torn end, which is read again."""
-        if not self.torn_end:
+        if self.torn_at is None:
             return receipt
         return msgspec.structs.replace(
             receipt,
             lines=self.lines - 1,
             errors=self.errors - 1,
-            faults=self.faults[: self.errors - 1],
+            faults=[fault for fault in self.faults if fault.offset != self.torn_at],
         )
 
 

@@ -18,6 +18,7 @@ from treering.ledger.session_settings import opening, stated
 from treering.model.events import FirstEvent, NewEvent
 from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
+from treering.spine.conversion import plain
 
 if TYPE_CHECKING:
     from treering.capture.intake.ledger_buffer import LedgerBuffer
@@ -420,7 +421,7 @@ class Sessions:
         ts_ms: int,
         file: str,
     ) -> NewEvent:
-        payload = {"file": file}
+        payload = {"file": plain(file)}
         if header is not None:
             payload |= {} if header.cwd is None else {"cwd": header.cwd}
             payload |= {str(name): value for name, value in header.about.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.model.codec import encode
 from treering.model.queries import PAGE_ITEMS_MAX, items_of
+from treering.spine.conversion import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ class Mask:
 
     def text(self, text: str | None) -> str | None:
         """Return ``text`` with its secrets masked."""
-        masked: str | None = self.value(text)
+        masked: str | None = self.value(text and plain(text))
         return masked
 
     def value(self, value: Any) -> Any:
