@@ -48,6 +48,10 @@ CHANGES: Final = {
         "constraint events_epoch_check on events is missing"
     ),
     "CREATE TABLE copied (payload bytea)": "table copied was added",
+    "ALTER VIEW episodic_events RESET (security_invoker)": (
+        "view episodic_events reads with the rights of its owner"
+    ),
+    "CREATE VIEW peep AS TABLE events": "view peep reads with the rights of its owner",
 }
 
 
@@ -96,6 +100,22 @@ def test_whatever_changes_the_schema_is_found(
     assert not proof.intact
     assert proof.first_broken is not None
     assert proof.first_broken.detail.startswith("the schema is not as it was made: ")
+
+
+@pytest.mark.parametrize("right", ["BYPASSRLS", "SUPERUSER"])
+def test_a_role_that_policies_do_not_hold_is_found_though_the_owner_is_a_superuser(
+    story: Place, right: str
+) -> None:
+    role = f"r_{secrets.token_hex(4)}"
+    story.sql(f"CREATE ROLE {role} IN ROLE {parse_address(story.url).scoped_role}")
+    try:
+        assert story.administration.status().differences == []
+        story.sql(f"ALTER ROLE {role} {right}")
+        differences = story.administration.status().differences
+    finally:
+        story.sql(f"DROP ROLE {role}")
+
+    assert differences == [f"policies do not hold the role {role}"]
 
 
 def test_an_init_renews_the_walls(story: Place) -> None:

@@ -304,9 +304,17 @@ SELECT format('policies do not hold the role %%s', m.rolname)
 FROM pg_auth_members AS a
 JOIN pg_roles AS m ON m.oid = a.member
 WHERE a.roleid = ANY(%(groups)s::text[]::regrole[]::oid[]) AND (m.rolsuper OR m.rolbypassrls)
-  AND NOT pg_has_role(
-    (SELECT relowner FROM pg_class WHERE oid = 'events'::regclass), a.roleid, 'MEMBER'
+  -- A superuser counts as a member of every role: ask for a membership that was granted.
+  AND NOT EXISTS (
+    SELECT 1 FROM pg_auth_members AS o
+    JOIN pg_class AS c ON c.oid = 'events'::regclass AND c.relowner = o.member
+    WHERE o.roleid = a.roleid
   )
+UNION ALL
+SELECT format('view %%s reads with the rights of its owner', c.relname)
+FROM pg_class AS c
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relkind = 'v'
+  AND NOT coalesce(c.reloptions && '{security_invoker=true,security_invoker=on}', false)
 """
 _GROUPS: Final = """
 SELECT r.rolname
