@@ -48,6 +48,9 @@ CHANGES: Final = {
         "constraint events_epoch_check on events is missing"
     ),
     "CREATE TABLE copied (payload bytea)": "table copied was added",
+    "ALTER TABLE events_00 SET UNLOGGED": (
+        "events_00 is unlogged: a crash of the server empties it"
+    ),
     "ALTER VIEW episodic_events RESET (security_invoker)": (
         "view episodic_events reads with the rights of its owner"
     ),

@@ -294,6 +294,11 @@ WHERE c.relnamespace = %(schema)s::text::regnamespace AND g.grantee <> c.relowne
     ELSE g.privilege_type NOT IN ('SELECT', 'USAGE')
   END
 UNION ALL
+SELECT format('%%s is unlogged: a crash of the server empties it', c.relname)
+FROM pg_class AS c
+WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relkind = 'r' AND c.relispartition
+  AND c.relpersistence = 'u'
+UNION ALL
 SELECT format('columns of %%s were granted by themselves', c.relname)
 FROM pg_class AS c
 JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attacl IS NOT NULL
