@@ -12,10 +12,11 @@ _DAY: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:days?)?"
     r"|weekdays?|weekends?|workdays?"
 )
-_MONTH: Final = (
+MONTH: Final = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
 )
+"""Names of months, as a pattern."""
 _CLOCK: Final = (
     r"(?:[01]?\d|2[0-3])(?::[0-5]\d)? ?(?:[ap]\.?m\b\.?|o'clock)|(?:[01]?\d|2[0-3]):[0-5]\d"
     r"|noon|midnight"
@@ -25,7 +26,7 @@ _COUNT: Final = r"(?:\d+|two|three|four|five|six|other|second|third|last|first)"
 CLOCK: Final = lazy_pattern(rf"\b(?:{_CLOCK})", re.IGNORECASE)
 DAY: Final = lazy_pattern(rf"\b(?:{_DAY})\b", re.IGNORECASE)
 _REPEATED: Final = lazy_pattern(
-    rf"\b(?:(?:every|each)(?: {_COUNT})? (?:{_DAY}|{_MONTH}|{_PART}|minutes|hours|days|weeks"
+    rf"\b(?:(?:every|each)(?: {_COUNT})? (?:{_DAY}|{MONTH}|{_PART}|minutes|hours|days|weeks"
     rf"|months)"
     rf"|on (?:the )?(?:mondays|tuesdays|wednesdays|thursdays|fridays|saturdays|sundays|weekdays"
     rf"|weekends)|(?:mondays|tuesdays|wednesdays|thursdays|fridays|saturdays|sundays)"
@@ -53,16 +54,16 @@ _PIECES: Final = lazy_pattern(
 _ON: Final = r"(?:(?:on|by|from|to|until|till|before|after|around|about|the) )*"
 _DATED: Final = lazy_pattern(
     rf"\b{_ON}(?:\d{{4}}-\d\d-\d\d"
-    rf"|(?:(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))(?:,? \d{{4}})?)\b"
-    rf"|\bin (?:{_MONTH})(?: \d{{4}})?\b",
+    rf"|(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{MONTH}))(?:,? \d{{4}})?)\b"
+    rf"|\bin (?:{MONTH})(?: \d{{4}})?\b",
     re.IGNORECASE,
 )
 """A date or month, with its preposition."""
 _PAST: Final = lazy_pattern(r"\b[a-z]{2,}ed\b")
 _DATE: Final = lazy_pattern(
-    rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{_MONTH})\.? \d{{1,2}}"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))\b",
+    rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{MONTH})\.? \d{{1,2}}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{MONTH}))\b",
     re.IGNORECASE,
 )
 

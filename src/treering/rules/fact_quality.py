@@ -51,7 +51,7 @@ _DANGLING: Final = lazy_pattern(
     re.IGNORECASE,
 )
 _WORK: Final = lazy_pattern(r"\w+(?:ed|ing)$|\w{3,}s$")
-_DOES: Final = lazy_pattern(r"\w+(?:ed|[^s]s) (?:an?|the|their|two|three|some) \w")
+_DOES: Final = lazy_pattern(r"[\w-]+(?:ed|[^s]s) (?:an?|the|their|two|three|some) \w")
 """Begins with what somebody does or did."""
 _STANDING_ALONE: Final = word_set(
     "vegetarian vegan pescatarian omnivore teetotal teetotaller sober smoker non-smoker nonsmoker"

@@ -54,6 +54,7 @@ from treering.rules.fact_forms import (
     WANTED,
     WHEN,
 )
+from treering.rules.fact_holdings import read_holding
 
 _WORDS_MAX: Final = 28
 
@@ -99,6 +100,7 @@ def read_statement(clause: str) -> Statement | None:
         or _of_project(clause_text)
         or _told(read_present(clause_text))
         or _experience(clause_text)
+        or _holding(clause_text)
     )
 
 
@@ -294,6 +296,14 @@ def _experience(clause: str) -> Statement | None:
     text = _of_user(experience.text)
     category = category_of(text)
     return Statement(text, category, experience.importance, 0.7, experience.is_dated)
+
+
+def _holding(clause: str) -> Statement | None:
+    held = read_holding(clause)
+    if held is None:
+        return None
+    text = _of_user(held)
+    return Statement(text, category_of(text), 5, 0.7)
 
 
 def _statement(text: str, category: Category, importance: int) -> Statement:
