@@ -549,6 +549,8 @@ def test_names_and_abbreviations_are_no_other_language(text: str) -> None:
     [
         ("The director of Union Bank is Ada", "The director of Corvex Labs is Otto"),
         ("Jazz was created in America", "Ada plays jazz"),
+        ("Collects stamps of country 2", "Collects stamps of country 1"),
+        ("My order 4412 is pending", "My order 4411 is pending"),
     ],
 )
 def test_without_a_word_of_change_a_model_reads_nothing_about_others(new: str, old: str) -> None:

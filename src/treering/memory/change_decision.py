@@ -22,6 +22,7 @@ from treering.memory.change_features import (
     ChangeReader,
     is_english,
     is_surely_english,
+    numbered_things,
     phrases_of,
     speaks_of_change,
 )
@@ -185,7 +186,9 @@ class ChangeJudge:
         """Return whether a statement without a word of change may be about what another is."""
         is_known = self._model is not None or is_surely_english(f"{text} {earlier}")
         # What is said of one thing leaves others alone.
-        return is_known and self._reader.share_subject(text, earlier)
+        one, other = numbered_things(text), numbered_things(earlier)
+        is_other = bool(one and other and one != other)
+        return is_known and not is_other and self._reader.share_subject(text, earlier)
 
     def disputes(self, text: str, earlier: str) -> bool:
         """Whether what two statements say speaks against a change that a rule takes them for."""

@@ -50,6 +50,11 @@ FAR_FROM: Final = 0.25
 CHARACTERS_MAX: Final = 400
 """Longer statements say more than one thing."""
 _STATEMENTS_HELD: Final = 1_024
+_NUMBERED: Final = lazy_pattern(
+    r"^(?:(?:the|my|our|his|her|their) )?([a-z]+ \d+)"
+    r"(?= (?:is|are|was|were|has|have|will|can|needs|uses)\b)"
+    r"|\bof (?!about|over|under|nearly|around|almost|up|some)([a-z]+ \d+)\b"
+)
 _BAD: Final = lazy_pattern(
     r"\b(?:not|no|never|without|none|cannot|nor|hates?|hated|dislikes?|can't|cannot|afraid|scared"
     r"|fear|terrified|allergic|unable|avoids?|refuses?|off|stopped|quit|broken|closed|mess|lack"
@@ -165,10 +170,10 @@ class ChangeReader:
         """Return whether two statements may be about the same."""
         later, earlier = self._statement(new), self._statement(old)
         one, other = later.subject, earlier.subject
-        names, others = one & later.names, other & earlier.names
-        if names and others and not (names <= others or others <= names):
-            return False
-        return not one or not other or bool(one & other) or other <= later.keys
+        if not one or not other or other <= later.keys:
+            return True
+        # "The red crane" and "the blue crane" are two things.
+        return one <= other or other <= one
 
     def _read(self, text: str) -> ComparedStatement:
         import numpy as np  # noqa: PLC0415
@@ -248,6 +253,11 @@ def is_english(text: str) -> bool:
 @lru_cache(maxsize=8_192)
 def _is_bad(word: str) -> bool:
     return _BAD.search(word) is not None
+
+
+def numbered_things(text: str) -> frozenset[str]:
+    """Return what a statement is about by a number, as in "Order 4411 is …" and "of country 2"."""
+    return frozenset(match[1] or match[2] for match in _NUMBERED.finditer(text.lower()))
 
 
 def is_surely_english(text: str) -> bool:
