@@ -306,7 +306,7 @@ def test_all_scopes_are_searched_where_the_folder_is_of_no_known_project(
         ("sessions", "tree", SESSION),
         ("context", SESSION, "--max-tokens", "2000"),
         ("export", SESSION, "--format", "markdown"),
-        ("stats", "--session", SESSION),
+        ("stats", "--session", SESSION, "--since", "2026-01-01", "--until", "2030-01-01"),
     ],
 )
 def test_a_session_is_found_in_any_scope_where_the_folder_is_of_no_known_project(
