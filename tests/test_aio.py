@@ -186,9 +186,8 @@ def test_a_turn_whose_end_waits_ends_although_it_is_cancelled_again(tmp_path: Pa
     run(work())
 
 
-def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def begin_late(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Have runs begin late: the first event says that one is about to, the second lets it."""
     begins, go = threading.Event(), threading.Event()
     start = Run.start
 
@@ -196,6 +195,15 @@ def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
         begins.set()
         go.wait(PATIENCE_S)
         return start(run)
+
+    monkeypatch.setattr(Run, "start", start_late)
+    return begins, go
+
+
+def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins, go = begin_late(monkeypatch)
 
     async def turn_of(session: aio.AsyncSession) -> None:
         async with session.turn():
@@ -213,26 +221,18 @@ def test_a_turn_that_is_cancelled_while_it_begins_is_not_left_open(
             kinds = [one.kind async for one in session.headers()]
             assert kinds == ["session.opened", "run.started", "run.interrupted"]
 
-    monkeypatch.setattr(Run, "start", start_late)
     run(work())
 
 
 def test_a_turn_that_begins_as_its_loop_is_closed_is_not_left_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begins, go = threading.Event(), threading.Event()
-    start = Run.start
-
-    def start_late(run: Run) -> Header:
-        begins.set()
-        go.wait(PATIENCE_S)
-        return start(run)
+    begins, go = begin_late(monkeypatch)
 
     opened: list[aio.AsyncLedger] = []
     loop, started = asyncio.new_event_loop(), asyncio.Event()
     coroutine = left_open(tmp_path / "a.db", opened, started)
     task = loop.create_task(coroutine)
-    monkeypatch.setattr(Run, "start", start_late)
     loop.run_until_complete(asyncio.to_thread(begins.wait, PATIENCE_S))
     loop.close()
 

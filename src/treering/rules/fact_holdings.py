@@ -49,7 +49,7 @@ _NOBODY: Final = word_set(
     " so and but or yes no not one some all each both such god as if while since though although"
     " because once for in on at to with from after before until like then also maybe please"
 )
-"""Begins a sentence with a capital, but is no name."""
+"""Begins a sentence with a capital, but is not a name."""
 _WHO: Final = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[A-Z][\w'-]+(?: (?:and )?[A-Z][\w'-]+){0,2}"
 _WORDS: Final = r"[\w/'-]+(?: [\w/'-]+){0,3}?"
 _MINE: Final = (

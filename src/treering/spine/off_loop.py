@@ -78,7 +78,7 @@ def in_event_loop(begun: asyncio.AbstractEventLoop | None = None) -> bool:
     """Whether the caller runs in an event loop of asyncio, and can wait there.
 
     A coroutine that has ``begun`` in a loop that is closed, or stopped, may be collected while
-    another one runs. One that goes on in another loop waits there.
+    another one runs. One that continues in another loop waits there.
     """
     try:
         running = asyncio.get_running_loop()
