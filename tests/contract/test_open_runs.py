@@ -142,6 +142,31 @@ def test_runs_with_an_owner_are_listed_before_those_without(
     assert listed(store)[0].run_id == "mine"
 
 
+@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("later", [0, 600], ids=["just now", "long ago"])
+def test_runs_of_a_process_are_found_without_all_others(
+    ledger: Ledger, store: EventStore, others: int, later: int
+) -> None:
+    """Whether they are few of those that are open or many, and however long ago they began."""
+
+    def owned(*where: str) -> list[str]:
+        return [run.run_id for run in store.reader.open_runs(*map(Scope, where), owned=True)]
+
+    unnamed = start_id("no start", store.leases.owner())
+    ledger.append([
+        *(said("words", run_id=f"no start {other}") for other in range(others)),
+        *[said("words", run_id="no start", event_id=unnamed)] * bool(others),
+    ])  # fmt: skip
+    before = owned()
+    ledger.append([started("mine", event_id=start_id("mine", "file")), *run_of("over")])
+    ledger.append([started("theirs", scope=ELSEWHERE, event_id=start_id("theirs", "file"))])
+    ledger.append([started("no id"), *(said("words") for _ in range(later))])
+
+    assert before == []
+    assert sorted(owned()) == ["mine", "theirs"]
+    assert (owned(HERE), owned(HERE, "s1"), owned(HERE, "s2")) == (["mine"], ["mine"], [])
+
+
 def test_a_run_was_last_heard_of_when_its_session_was(ledger: Ledger, store: EventStore) -> None:
     """Also by events that are of no run: whoever records them is at work in the session."""
     ledger.append([started("r1")])

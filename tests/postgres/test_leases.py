@@ -498,7 +498,7 @@ def test_a_ledger_without_roles_is_brought_up_without_them(
 
 
 def test_open_runs_are_found_by_their_index(store: PostgresStore) -> None:
-    bound = {"redacted": "", "limit": 9, "scope": HERE, "session": 1}
+    bound = {"redacted": "", "limit": 9, "scope": HERE, "session": 1, "owned": True}
 
     def plan(statement: str) -> str:
         found = store._server.read(

@@ -30,6 +30,8 @@ from treering.storage.sqlite import schema
 from treering.storage.sqlite.opening import connect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering import Ledger
 
 SEED_COLUMNS = [
@@ -373,17 +375,24 @@ def test_a_statement_is_prepared_once_whatever_values_are_bound(path: Path) -> N
     assert prepared_again == []
 
 
-def test_every_hot_query_uses_its_index(path: Path) -> None:
-    from treering.model.queries import Query, TimelinePoint
-    from treering.model.scopes import Scope
-    from treering.storage.sqlite import indexes, reader, rows, runs
-
+def planner(path: Path) -> Callable[[str, object], str]:
+    """Return what tells how a new ledger finds the rows of a statement."""
     treering.open(path).close()
     connection = connect(str(path))
 
     def plan(statement: str, bindings: object) -> str:
         cursor = connection.execute("EXPLAIN QUERY PLAN " + statement, bindings)  # type: ignore[arg-type]
         return "\n".join(str(row[3]) for row in cursor)
+
+    return plan
+
+
+def test_every_hot_query_uses_its_index(path: Path) -> None:
+    from treering.model.queries import Query, TimelinePoint
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite import indexes, reader, rows
+
+    plan = planner(path)
 
     def by_time(query: Query) -> tuple[str, str]:
         scope, session = indexes.times_in_scope(1, [2], [2, 3]), indexes.times_in_session(1, [])
@@ -429,13 +438,24 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     assert "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)" in by_id
     assert "SCAN events" not in by_id
     assert "by_blob (blob=?)" in plan("SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (1,))
+
+
+def test_open_runs_are_found_by_their_indexes(path: Path) -> None:
+    from treering.storage.sqlite import runs
+
+    plan = planner(path)
     is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
     assert "runs_open (session=?)" in plan(is_open, (1,))
-    told = plan(runs.OPEN_IN_SESSION, {"session": 1, "limit": 9})
+    owned = {"started": 1, "owned": True, "limit": 9}
+    told = plan(runs.OPEN_IN_SESSION, {"session": 1, **owned})
     assert "SEARCH r USING INDEX runs_open (session=?)" in told
-    listed = plan(runs.ALL_OPEN, {"scope": None, "name": None, "limit": 9})
+    listed = plan(runs.ALL_OPEN, {"scope": None, "name": None, **owned})
     assert "SCAN r USING INDEX runs_open" in listed
     assert "SCAN runs USING COVERING INDEX runs_open" in plan(runs.RUNNING, (HERE,))
+    begun = plan(runs.ALL_STARTED, {"scope": None, "name": None, **owned})
+    assert "SEARCH t USING PRIMARY KEY (scope=? AND kind=?)" in begun
+    assert "SEARCH r USING INDEX sqlite_autoindex_runs_1 (session=? AND run=?)" in begun
+    assert "SCAN e" not in begun
     for found in (told, listed):
         assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in found
         assert found.replace("SCAN CONSTANT ROW", "").count("SCAN") == (found is listed)

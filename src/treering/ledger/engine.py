@@ -355,7 +355,7 @@ class Engine:
         Those that came here in a copy are left alone: more of them may come.
         """
         closed = 0
-        for run in self.store.reader.open_runs(scope):
+        for run in self.store.reader.open_runs(scope, owned=True):
             if run.owner is None or self.store.leases.is_in_copy(run.owner):
                 continue
             if not self.store.leases.is_gone(run.owner, run.seen_ms):
@@ -395,7 +395,7 @@ class Engine:
         open, and runs that ``is_left`` says will not be ended. A run without an owner, such as an
         imported one, does not block another.
         """
-        for run in self.store.reader.open_runs(scope, session_id):
+        for run in self.store.reader.open_runs(scope, session_id, owned=True):
             if run.owner is None:
                 continue
             if (

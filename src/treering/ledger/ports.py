@@ -235,8 +235,13 @@ class EventReader(Protocol):
     ) -> Iterator[Item]:
         """Return the headers or events of one run, in order."""
 
-    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
-        """Return the runs that have begun and not ended, if this role may see them."""
+    def open_runs(
+        self, scope: Scope | None = None, session_id: str | None = None, *, owned: bool = False
+    ) -> list[OpenRun]:
+        """Return the runs that have begun and not ended, if this role may see them.
+
+        ``owned`` asks for those that a process began, and may leave out all others.
+        """
 
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run, if this role may see them."""

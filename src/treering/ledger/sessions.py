@@ -608,13 +608,14 @@ class Session:
         meanwhile, no summary is recorded.
         """
         read, begun = read_position(self._lineage), time.monotonic()
+        open_runs = self._store.reader.open_runs(self.scope, self.session_id)
         compaction = compact(
             self._lineage,
             self._engine.results.policy,
             max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
             keep=check_count(keep, "keep"),
             summariser=summariser or self._engine.summariser,
-            below_seq=min((run.first_seq for run in self._open_runs()), default=None),
+            below_seq=min((run.first_seq for run in open_runs), default=None),
         )
         if compaction is None:
             return None
@@ -666,12 +667,10 @@ class Session:
     def _agree(self, recorded: SessionSettings) -> SessionSettings:
         return agree(self._given, recorded, mode=self._mode, session_id=self.session_id)
 
-    def _open_runs(self) -> list[OpenRun]:
-        return self._store.reader.open_runs(self.scope, self.session_id)
-
     def _owned_runs(self) -> list[OpenRun]:
         """Return the runs that have an owner: runs of imported logs may never end."""
-        return [run for run in self._open_runs() if run.owner is not None]
+        listed = self._store.reader.open_runs(self.scope, self.session_id, owned=True)
+        return [run for run in listed if run.owner is not None]
 
     def _check_quiet(self, verb: str) -> None:
         if self._owned_runs():

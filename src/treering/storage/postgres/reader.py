@@ -308,16 +308,20 @@ class Reader:
             partial(self.by_seq, part), self._run_bounds, scope, session_id, run_id
         )
 
-    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
-        """Return the open runs that this role may see."""
+    def open_runs(
+        self, scope: Scope | None = None, session_id: str | None = None, *, owned: bool = False
+    ) -> list[OpenRun]:
+        """Return the open runs that this role may see; ``owned``, those that a process began."""
         if scope is None and self.server.walled:
             return []  # It has to state a scope to see anything.
 
         def look(connection: Connection) -> list[Row]:
             if scope is None or session_id is None:
-                return runs.open_runs(connection, scope, None)
+                return runs.open_runs(connection, scope, None, owned=owned)
             session = self.cache.session(connection, scope, session_id)
-            return [] if session is None else runs.open_runs(connection, scope, session)
+            if session is None:
+                return []
+            return runs.open_runs(connection, scope, session, owned=owned)
 
         stored = self.server.read(look, scope)
         with corrupt_on_error(self.server.address.shown):

@@ -39,6 +39,7 @@ LEFT JOIN LATERAL (
   LIMIT 1
 ) AS latest ON true
 WHERE r.state = 0
+  AND (NOT %(owned)s OR first.kind = 'run.started' AND first.event_name IS NOT NULL)
 """
 _IN_ORDER: Final = """
 ORDER BY first.event_name IS NULL, r.scope, r.session, r.first_seq LIMIT %(limit)s
@@ -73,14 +74,16 @@ GROUP BY e.scope, e.session, e.run_id
 """The states of runs, derived from their events."""
 
 
-def open_runs(connection: Connection, scope: str | None, session: int | None) -> list[Row]:
+def open_runs(
+    connection: Connection, scope: str | None, session: int | None, *, owned: bool
+) -> list[Row]:
     """Return the open runs, of one scope and one session if they are given."""
     if scope is None and connection.execute(_ANY_OPEN).fetchone() is None:
         return []
     statement = OPEN_IN_SESSION if session is not None else OPEN_IN_SCOPE
     return connection.execute(
         ALL_OPEN if scope is None else statement,
-        {"limit": OPEN_RUNS_MAX, "scope": scope, "session": session},
+        {"limit": OPEN_RUNS_MAX, "scope": scope, "session": session, "owned": owned},
         binary=True,
     ).fetchall()
 

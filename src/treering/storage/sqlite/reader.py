@@ -383,16 +383,21 @@ class Reader:
             partial(self.by_seq, part), self._run_bounds, scope, session_id, run_id
         )
 
-    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+    def open_runs(
+        self, scope: Scope | None = None, session_id: str | None = None, *, owned: bool = False
+    ) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
         with self.database.reading_at_hand() as connection:
+            started = _name(connection, "run.started")
+            asked: dict[str, Any] = {"started": started, "owned": owned, "limit": OPEN_RUNS_MAX}
             if scope is not None and session_id is not None:
                 session = find_session(connection, *find_scope(connection, scope), session_id)
-                asked = {"session": session, "limit": OPEN_RUNS_MAX}
-                run_rows = fetch_all(connection, runs.OPEN_IN_SESSION, asked)
+                run_rows = fetch_all(connection, runs.OPEN_IN_SESSION, asked | {"session": session})
             else:
-                named = {"scope": scope, "name": session_id, "limit": OPEN_RUNS_MAX}
-                run_rows = fetch_all(connection, runs.ALL_OPEN, named)
+                named = {"scope": scope, "name": session_id}
+                fewer = owned and fetch_value(connection, runs.STARTS_ARE_FEWER, asked)
+                statement = runs.ALL_STARTED if fewer else runs.ALL_OPEN
+                run_rows = fetch_all(connection, statement, asked | named)
         with corrupt_on_error(self.database.path):
             return [open_run(*row) for row in run_rows]
 

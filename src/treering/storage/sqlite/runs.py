@@ -14,30 +14,60 @@ if TYPE_CHECKING:
 
 
 # From the few open runs, by their index, to what is recorded about them.
-OPEN: Final = f"""
+_FROM_OPEN: Final = f"""
+runs AS r INDEXED BY runs_open
+LEFT JOIN events AS first ON first.position = {position_at("r.session", "r.first_seq")}
+"""
+# Runs that nobody ends may be many, and have no owner. So runs with one are also found from their
+# starts, where those are fewer.
+_STARTS: Final = """
+SELECT t.position
+FROM scopes
+CROSS JOIN times_by_kind AS t ON t.scope = scopes.id AND t.kind = :started
+UNION ALL
+SELECT e.position
+FROM events AS e
+WHERE e.position > (SELECT value FROM ledger WHERE name = 'timed_position') AND e.kind = :started
+"""
+_FROM_STARTS: Final = f"""
+({_STARTS}) AS t
+CROSS JOIN events AS first ON first.position = t.position AND first.event_name IS NOT NULL
+CROSS JOIN runs AS r ON r.session = first.session AND r.run = first.run AND r.first_seq = first.seq
+"""
+_COUNT: Final = f"SELECT count(*) FROM runs INDEXED BY runs_open WHERE state = {RUN_OPEN}"
+STARTS_ARE_FEWER: Final = f"""
+SELECT (SELECT count(*) FROM (SELECT 1 FROM ({_STARTS}) LIMIT ({_COUNT}))) < ({_COUNT})
+"""
+_SELECTED: Final = f"""
 SELECT
   scopes.name,
   {session_name("s")},
   coalesce(n.name, '{REDACTED}'),
   r.first_seq,
-  CASE k.name WHEN 'run.started' THEN first.event_name END,
+  CASE first.kind WHEN :started THEN first.event_name END,
   coalesce(latest.recorded_ms, 0)
-FROM runs AS r INDEXED BY runs_open
+FROM {{source}}
 CROSS JOIN sessions AS s ON s.id = r.session
 CROSS JOIN scopes ON scopes.id = s.scope
 CROSS JOIN names AS n ON n.id = r.run
 LEFT JOIN heads AS h ON h.session = r.session
 LEFT JOIN events AS latest ON latest.position = {position_at("r.session", "h.seq")}
-LEFT JOIN events AS first ON first.position = {position_at("r.session", "r.first_seq")}
-LEFT JOIN names AS k ON k.id = first.kind
 WHERE r.state = {RUN_OPEN}
+  AND (NOT :owned OR first.kind = :started AND first.event_name IS NOT NULL)
 """
 _IN_ORDER: Final = "ORDER BY first.event_name IS NULL, r.session, r.first_seq LIMIT :limit"
-ALL_OPEN: Final = f"""
-{OPEN} AND scopes.name = coalesce(:scope, scopes.name) AND (:name IS NULL OR s.name = :name)
+ALL_OPEN, ALL_STARTED = (
+    f"""
+{_SELECTED.format(source=source)}
+  AND scopes.name = coalesce(:scope, scopes.name) AND (:name IS NULL OR s.name = :name)
 {_IN_ORDER}
 """
-OPEN_IN_SESSION: Final = f"{OPEN} AND r.session = :session {_IN_ORDER}"
+    for source in (_FROM_OPEN, _FROM_STARTS)
+)
+OPEN_IN_SESSION: Final = f"""
+{_SELECTED.format(source=_FROM_OPEN)} AND r.session = :session
+{_IN_ORDER}
+"""
 RUNNING: Final = f"""
 SELECT {session_name("s")}
 FROM (SELECT DISTINCT session FROM runs INDEXED BY runs_open WHERE state = {RUN_OPEN}) AS r
