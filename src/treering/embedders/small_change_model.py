@@ -40,7 +40,7 @@ _LEAST: Final = 1e-6
 
 
 class Pieces(NamedTuple):
-    """What the network is told of the pieces of two statements."""
+    """What the network sees of the pieces of two statements."""
 
     numbers: NDArray[np.int64]
     begun: int
@@ -70,7 +70,7 @@ def _are_alike(read: Pieces) -> bool:
 
 
 def read_pieces(old: str, new: str) -> Pieces:
-    """Return what the network is told of two statements."""
+    """Return what the network sees of two statements."""
     table, pieces = static_table(), static_pieces().numbers
     before, after = pieces(old)[:PIECES_MAX], pieces(new)[:PIECES_MAX]
     numbers, begun = np.array([*before, *after], np.int64), len(before)

@@ -165,7 +165,7 @@ class FactGate:
         if not contradicted and self._changes_from(at) is None:
             return self._store(asked, content, [], at)
         if is_undecided(content.text):
-            # "I might leave Acme", "Ben didn't leave Acme": whoever takes it for a change is wrong.
+            # "I might leave Acme", "Ben didn't leave Acme": neither is a change.
             return self._store(asked, content, [], at)
         ended = [one for one in contradicted if not self._disputes(content, one)]
         if ended:

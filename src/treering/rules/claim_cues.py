@@ -153,7 +153,7 @@ def extract_cues(text: str) -> SentenceCues:
 
 
 def undecided_clauses(text: str) -> tuple[bool, list[str]]:
-    """Return whether a clause of a sentence tells of nothing that happened, and the others."""
+    """Return whether a clause of a sentence reports nothing that happened, and the others."""
     clauses = _CLAUSES.split(expand_contractions(normalise_characters(text)).strip())
     others = [clause for clause in clauses if _UNDECIDED.search(clause) is None]
     return len(others) < len(clauses), others
