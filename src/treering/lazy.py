@@ -146,6 +146,14 @@ def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     return cast("re.Pattern[AnyStr]", LazyPattern(pattern, flags))
 
 
+def packaged_text(module: str, name: str) -> str:
+    """Return a text file that is packaged beside a module: a table, read as the code is."""
+    here: Any = sys.modules[module]
+    folder = os.path.dirname(here.__file__)  # noqa: PTH120  (pathlib would take longer to load)
+    content: bytes = here.__loader__.get_data(f"{folder}/{name}")
+    return content.decode()
+
+
 class LazyPattern(Generic[AnyStr]):
     """A regular expression before its first use; it has what a compiled one has."""
 

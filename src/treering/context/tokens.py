@@ -43,6 +43,7 @@ from math import ceil
 from typing import Final, Literal, get_args
 
 from treering.errors import InvalidInput, Unsupported
+from treering.lazy import packaged_text
 from treering.model.arguments import check_arguments
 
 Counter = Callable[[str], int]
@@ -345,140 +346,11 @@ _ARABIC: Final = 0x06
 _ARABIC_SURCHARGE: Final = -0.026
 """Of the languages in its script only Arabic has the letter teh marbuta."""
 
-_COMMON_WORDS: Final = """
-0.0 English, with the most common words of programs and of texts about them
-  the of to and a in is for not be or with on that it this are as from by at was you have has if
-  can no only will an must which when but all they we he she his her its their our your my me us i
-  do does did done there then than so what who how why where while before after about into out up
-  over one two more most some any each every other such these those been being would could should
-  may might use used using error file files name value data code test tests run please cannot
-  because just like get set make made need needs new same also never again whether show number let
-  here now back first last next time still too very def return self import class function const
-  true false none null else elif
-0.0 Spanish
-  de la el que en y los las se del un una por con no para su al es lo como más pero sus le ya o
-  este porque esta entre cuando muy sin sobre también hasta hay donde quien desde todo nos todos ni
-  puede debe está ser si
--0.012 French
-  de la le les des et est une un dans qui que pas pour sur ne au ce il plus par avec sont aux mais
-  ou cette être fait elle nous vous leur deux comme ses tout même aussi son sa avant peut doit à du
-  si je tu avait ont été on en se
--0.014 Portuguese
-  de a o que e do da em um para é com não uma os no se na por mais as dos como mas foi ao ele das
-  tem à seu sua ou ser quando muito há nos já está eu também só pelo pela até isso ela era depois
-  sem mesmo você pode antes
-0.017 German
-  der die das und ist nicht den von mit ein eine zu auf für im dem des wird werden kann sie es auch
-  an als oder wie nur noch aber wenn bei aus nach wir ich du einer einen sind hat war sich vor bis
-  zum zur über durch kein keine bitte dass schon mehr waren in am man
-0.05 Italian
-  di che il è per un non una con del da sono le della i si dei nel più come alla anche ma gli ha
-  delle questo prima su lo essere stato al dal solo la a in e o quando può tra se
-0.041 Dutch
-  het een van de en is dat te zijn voor niet met op er aan ook als maar om bij uit door naar dan
-  nog wordt worden kan deze die wel moet ik je hij wij waren heeft over tot geen of in
-0.035 Swedish
-  och att det som en på är av för med den till inte ett om har de jag vi du kan men så eller från
-  när vid var bara över efter innan skulle ska detta hade in ut alla i
-0.059 Danish
-  og at det er en til på som af med for ikke den der et de har var om men kan fra ved vil skal
-  eller kun jeg du vi hvis efter når før også hvor denne han hun i
-0.07 Norwegian
-  og i er det som på en til av for at med ikke den har de et om var men kan fra vi jeg du så eller
-  bare når etter før også hvor denne å ikkje ein eit vert skal
-0.069 Icelandic
-  að og í er á sem til ekki um við með en var fyrir það eru hann þú þetta frá eða áður
-0.117 Esperanto
-  la kaj de estas en ne por al ĉi kun aŭ sed nur vi mi li el pri kiel tiu estis dum ĝi
-0.081 Afrikaans
-  die van nie en het is dit word vir om te wat hy sy maar ook moet in of wanneer op
-0.018 Romanian
-  și în să nu este care pentru din cu la mai sau dacă pe a fost sunt ce această acest după dar ca
-  au lui fi unei unui prin fără te trebuie numai erau de un o se
-0.045 Catalan
-  de la el i els les que en un una per amb no és a al del dels es si ha més aquest aquesta només
-  abans però molt està o com
-0.022 Galician
-  de a o que e do da non se un unha os ao en as dos das pode é polo pola máis foi como
-0.056 Polish
-  i w nie na się z do to jest że o jak ale po co tak za od przez być już czy tylko dla są był było
-  jeszcze oraz zanim aby lub może kiedy który która a
-0.009 Czech
-  je na se v a při nebo není být jako do ve pro že které který jsem jsou byl bylo ale tak jen ještě
-  než aby také podle která jeho jak když už k s z o po od za by si to
-0.038 Slovak
-  je sa v na nie pre a ako má s pri alebo či ak do byť tento sú ktorý o že ale aj bolo kým iba ešte
-  som podľa to z už ktorá
-0.092 Croatian, Serbian
-  i je u se na da za su od ne koji nije ali kao što bi iz ili sam samo prije pre još ako može ga
-  kada li biti s a to
-0.098 Slovenian
-  je in se na za v ne ni da so ki pa pri bil bila tudi če lahko kot z s ali bo od
-0.023 Hungarian
-  a az és nem hogy egy is meg de csak ha mint van volt már vagy ez azt lehet nincs kell majd minden
-  még én ő el ki fel mert aki ami után előtt kérlek akkor
-0.079 Finnish
-  ja on ei että se oli hän mutta kun niin vain myös tai joka ovat ole voi jos kuin ennen sen tämä
-  olla minä sitä mitä uudelleen
-0.092 Estonian
-  ja on ei et see ka oli kui aga või ning siis mis oma pole enne ainult saa kas ole
-0.055 Latvian
-  un ir uz ar ka no kas par tiek nav vai kā lai bet tas bija pirms arī to ja pēc tikai
-0.096 Lithuanian
-  ir kad yra su į tai iš bet buvo kaip ar tik jau už dar po jo prieš arba nėra turi
-0.066 Albanian
-  të dhe në një për që me është nuk nga së si kjo ka por nëse mund më i e
-0.07 Irish
-  an agus na ar tá ag le ní go sé bhí seo nach a i is
--0.046 Turkish
-  bir ve için bu ile çok daha gibi olarak ama kadar değil ne mi sonra önce lütfen yalnızca veya ya
-  da her şey o ben sen biz olan var yok tüm içinde yeniden göre ise ancak tarafından
--0.22 Azerbaijani
-  üçün və bu ilə olaraq bir də üzrə daha çox kimi sonra əvvəl lakin əlavə ya olan hər
--0.03 Vietnamese
-  không có của và các một cho được là trong những với người để khi này đã đến từ thể tôi bạn phải
-  trước nhưng chỉ vào ra lại như cũng nếu thì còn rất về số
-0.063 Indonesian
-  yang dan di dengan untuk tidak dari dalam ini itu pada akan ke adalah juga atau ada hanya sudah
-  oleh saya anda kami dapat bisa sebelum tetapi karena lebih kembali
-0.086 Malay
-  tidak untuk yang dalam pada dan bagi ada ke ini atau boleh jika telah sama fail bila
-0.08 Tagalog
-  ng na ang sa mga ay hindi at ito para may bago ngunit kung siya ako walang
--0.075 Russian
-  и в не на что с он я как это по но она из у за от так о же для вы бы только его было к все был
-  меня еще ещё мне или при чтобы когда до если нет уже мы ли может быть были тот этого прежде пока
-  со
-0.01 Ukrainian
-  не на що до як та і для є або від але це його за про бути був з й ви ще якщо він вона було лише
-  перш ніж чи має може того у в
-0.03 Bulgarian
-  на за да се не от е и с са по че това като но при към или преди си беше само в
-0.015 Macedonian
-  на за да се не од е и со во ги го ќе или дали ја како но
-0.042 Serbian
-  је у да не се за на и са су од или као који није ће само пре али што из
--0.01 Kazakh, Kyrgyz
-  және бұл үшін мен бір емес бар да де деп ол бірақ керек еді жоқ қайта тек жана менен үчүн бул бир
-  эмес болгон жок
--0.026 Arabic
-  في من على أن إلى لا ما هذا هذه التي الذي مع عن كان أو لم قد كل بعد غير قبل ثم هو هي لكن إذا عند
-  بين فقط منها كانت و يجب حتى
--0.025 Persian
-  از به در را که این با است برای آن یک تا بر هم ما کرد شد اما یا خود می شده بود هر پیش نیست و فقط
-  دو باید دوباره
-0.014 Hindi
-  के है में की और को से का एक पर यह कि नहीं भी लिए कर तो था हैं ने जो या इस थे करने गया पहले होता
-  लेकिन केवल जब तक अगर
-0.025 Nepali
-  छ र को मा लागि यो हो थियो तर पनि गर्न भएको छन् छैन मात्र एक
-0.02 Bengali
-  এই ও এবং না করে হয় থেকে জন্য একটি এর কিন্তু তার যে সে আর কি হয়েছে আগে আবার নয়
-"""
-"""The surcharge per character, a language, and its most common words."""
 _LANGUAGES: Final = tuple(
     (float(head.split()[0]), words.split())
-    for head, words in re.findall(r"(\S.*)((?:\n  .*)+)", _COMMON_WORDS)
+    for head, words in re.findall(
+        r"(\S.*)((?:\n  .*)+)", packaged_text(__name__, "common_words.txt")
+    )
 )
 
 

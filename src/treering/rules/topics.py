@@ -11,6 +11,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from treering.lazy import packaged_text
 from treering.model.search_words import is_unspaced
 from treering.rules.terms import STOP_WORDS, terms
 
@@ -41,46 +42,7 @@ _JOINED: Final = re.compile(r"\w(?:[_/@]|\.(?=[A-Za-z]))\w|[a-z0-9][A-Z]")
 """Names in code, files and hosts."""
 _ENDS_SENTENCE: Final = frozenset('.!?:\n"\u201c\u201d*#-\u2022')
 
-_EVERYDAY: Final = frozenset(
-    """
-    able above across actual actually add again ago agree almost already always another answer
-    anyone anything anyway around ask asked away back bad basically because become before begin
-    behind believe below best better between big bit both bring bye call called came cannot case
-    cause certain change check clear close com come coming common complete completely consider
-    continue correct couple course create current currently day days decide decided definitely
-    depend detail different difficult done down during each early easy either else end enough
-    especially even ever every everyone everything exactly example explain fact far feel felt few
-    find fine finish first fix follow following found full further gave general get give given go
-    goes going gone gonna good got great guess guy had half hand happen happy hard hear hello help
-    here hey hi high hold hope hour however idea important include instead interesting issue keep
-    kind knew know known large last late later least leave left less let like likely line list
-    little live lol long look looking lot love lovely main make many matter may maybe mean mention
-    might mind minute moment month more morning most move much must name near need never new next
-    nice night no none nor not note nothing notice now number off often oh ok okay old once one only
-    open option order other otherwise out over own part particular people perhaps person pick place
-    plan please point possible pretty probably problem provide put question quick quickly quite
-    rather read ready real really reason recent remember remind result right run said same saw say
-    second see seem seen send sense set several share short show side similar simple simply since
-    single small someone something sometimes soon sorry sort sound specific start state stay step
-    still stop stuff suggest sure take talk tell ten thank thanks thing think thought three through
-    time to today together told tomorrow tonight took top total totally toward tried true try
-    turn two type under understand until up update upon use used useful user using usual usually
-    various via wait walk want way week welcome well went whatever whether while whole whose within
-    without wonder word work worry worth write wrong yeah year yes yesterday yet
-    book eight fail five four hundred nine pass seven six third thousand twice
-    monday tuesday wednesday thursday friday saturday sunday january february march april june july
-    august september october november december
-    aber als auch auf aus bei bin bist das dass dein dem den der des die dir doch du ein eine einen
-    einer es für habe haben hat ich ihr im ist kann kein mein mich mir mit nach nicht noch nur
-    oder schon sein sich sie sind und uns vom von vor war was wenn wie wir wird zu zum zur über
-    alors au aussi aux avec bien ce cela ces cette comme dans des donc du elle elles en est et eux
-    fait ils je la le les leur lui mais même mon ne nous ont ou par pas plus pour qu que qui
-    sa se ses son sont sur tout très tu un une vous être
-    al algo como con cual cuando de del desde donde el ella ellos ese esta este esto está hay
-    la las lo los más mi muy nada ni para pero por porque puede qué ser si sin sobre soy
-    su sus también te tengo tiene todo una uno y ya yo
-    """.split()  # noqa: SIM905  (as a list it would be longer than the rest)
-)
+_EVERYDAY: Final = frozenset(packaged_text(__name__, "everyday_words.txt").split())
 """Everyday words of the languages most spoken to agents."""
 
 
