@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.model.messages import AssistantMessage, Repair, UserMessage
+from treering.model.pictures import picture_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +30,6 @@ SOUND_BYTES_PER_SECOND: Final = 4_000
 PAGE_BYTES: Final = 50_000
 """Bytes per page of a document whose pages cannot be counted."""
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""JPEG markers that are followed by the size."""
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 SOUNDS: Final = frozenset({"audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"})
@@ -295,14 +294,8 @@ def _all_media(message: ModelMessage) -> Iterator[Media]:
 
 def size_of(media: Media) -> tuple[int, int] | None:
     """Return width and height of a picture in pixels; None if unknown."""
-    raw = _bytes(media, HEAD_CHARACTERS)
-    if raw.startswith(b"\x89PNG") and len(raw) >= 24:
-        return _pair(raw, 16, 4, "big")
-    if raw.startswith(b"GIF8") and len(raw) >= 10:
-        return _pair(raw, 6, 2, "little")
-    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
-        return _webp(raw)
-    return _jpeg(raw) if raw.startswith(b"\xff\xd8") else None
+    facts = picture_in(_bytes(media, HEAD_CHARACTERS))
+    return None if facts is None else (facts.width, facts.height)
 
 
 def seconds_of(media: Media) -> int:
@@ -327,33 +320,3 @@ def _bytes(media: Media, characters: int | None) -> bytes:
         return base64.b64decode(text[: len(text) // 4 * 4])
     except (binascii.Error, ValueError):
         return b""
-
-
-def _pair(raw: bytes, at: int, width: int, order: str) -> tuple[int, int]:
-    little = order == "little"
-    first = int.from_bytes(raw[at : at + width], "little" if little else "big")
-    second = int.from_bytes(raw[at + width : at + 2 * width], "little" if little else "big")
-    return first, second
-
-
-def _webp(raw: bytes) -> tuple[int, int] | None:
-    chunk = raw[12:16]
-    if chunk == b"VP8X" and len(raw) >= 30:
-        return (int.from_bytes(raw[24:27], "little") + 1, int.from_bytes(raw[27:30], "little") + 1)
-    if chunk == b"VP8L" and len(raw) >= 25:
-        bits = int.from_bytes(raw[21:25], "little")
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if chunk == b"VP8 " and len(raw) >= 30:
-        width, height = _pair(raw, 26, 2, "little")
-        return width & 0x3FFF, height & 0x3FFF
-    return None
-
-
-def _jpeg(raw: bytes) -> tuple[int, int] | None:
-    at = 2
-    while at + 9 <= len(raw) and raw[at] == 0xFF:
-        if raw[at + 1] in _FRAMES:
-            height, width = _pair(raw, at + 5, 2, "big")
-            return width, height
-        at += 2 + int.from_bytes(raw[at + 2 : at + 4], "big")
-    return None
