@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.sinks.lines import OWNER_FILE, LineFile, OpenFiles, json_line, make_folder
+from treering.files import OWNER_FILE, make_folder
+from treering.sinks.lines import LineFile, OpenFiles, json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from treering.files import OWNER_FILE, make_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 FILES_OPEN_MAX: Final = 32
 WINDOW_BYTES: Final = 64 * 1024
 """The size of the first window at a file's end."""
-OWNER_FILE: Final = 0o600
-OWNER_FOLDER: Final = 0o700
 
 _encode = msgspec.json.Encoder().encode
 
@@ -59,13 +59,6 @@ def renew_after_fork(renew: Callable[[], None]) -> None:
             bound()
 
     os.register_at_fork(after_in_child=call)
-
-
-def make_folder(path: Path) -> None:
-    """Create a folder and its parents with permissions for the owner only."""
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(mode=OWNER_FOLDER, exist_ok=True)
 
 
 class LineFile:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
@@ -20,13 +19,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from treering.errors import Busy, Corrupt, KeyMissing, StorageError, check_from_system
+from treering.files import lock, sync_folder
 from treering.ledger.records import KeyRecord, mark_of_key
 from treering.storage.sealing import KEY_BYTES, AesKey, cipher
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock: change keys from one process at a time there.
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT: Final = "treering.keys.v1"
 SUFFIX: Final = ".key"
@@ -35,7 +30,6 @@ IDS: Final = "ids.secret"
 LOCK: Final = "lock"
 PATIENCE_S: Final = 30.0
 """How long another process that changes the folder is waited for."""
-PAUSE_S: Final = 0.02
 ATTEMPTS_MAX: Final = 5
 """How often a file is read that is being replaced meanwhile."""
 
@@ -405,7 +399,7 @@ def _make_folder(folder: Path) -> None:
     if not folder.is_dir():
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
 def _replace(path: Path, draft: Path, text: bytes, *, overwriting: bool) -> None:
@@ -419,7 +413,7 @@ def _replace(path: Path, draft: Path, text: bytes, *, overwriting: bool) -> None
     old = os.open(path, os.O_RDWR) if overwriting else None
     try:
         draft.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
         if old is not None:
             _overwrite(old)
     finally:
@@ -451,40 +445,19 @@ def _write(file: int, content: bytes) -> None:
     os.fsync(file)
 
 
-def _sync_folder(folder: Path) -> None:
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keep other processes and threads from changing the folder."""
     file = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        if fcntl is not None:
-            _lock(file, folder)
+        if not lock(file, PATIENCE_S):
+            raise Busy(
+                f"another process has been changing the keys in {folder} for {PATIENCE_S:g} s",
+                hint="look for one that is stuck, then try again",
+            )
         yield
     finally:
         os.close(file)
-
-
-def _lock(file: int, folder: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise Busy(
-                    f"another process has been changing the keys in {folder} for {PATIENCE_S:g} s",
-                    hint="look for one that is stuck, then try again",
-                ) from None
-            time.sleep(PAUSE_S)
-        else:
-            return
 
 
 def _unusable(path: str, error: OSError) -> StorageError:

@@ -17,16 +17,13 @@ import msgspec
 
 from treering.capture.episodes.bounds import is_dump
 from treering.capture.episodes.files import (
-    OWNER_FILE,
     Fingerprint,
     WholeLines,
     fingerprint_of,
     load_state,
     locked,
-    make_folder,
     open_plain,
     save_state,
-    sync_folder,
 )
 from treering.capture.episodes.lines import (
     BY_FIELD,
@@ -41,6 +38,7 @@ from treering.capture.intake.event_ids import named_id
 from treering.capture.quarantine import Quarantine, reason_of
 from treering.clock import now_ms
 from treering.errors import InvalidScope, NotFound
+from treering.files import OWNER_FILE, make_folder, sync_folder
 from treering.formats import openclaw
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX, instant

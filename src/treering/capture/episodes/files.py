@@ -12,18 +12,13 @@ import errno
 import hmac
 import os
 import stat
-import time
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from treering.errors import Busy, InvalidInput, NotFound
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock: run one such command at a time there.
-    fcntl = None  # type: ignore[assignment]
+from treering.files import OWNER_FILE, lock, make_folder, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,9 +29,6 @@ LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 """A longer line is skipped, and never held in memory."""
 FINGERPRINT_BYTES: Final = 4_096
 """The bytes at the beginning and before the offset that a fingerprint covers."""
-POLL_S: Final = 0.05
-OWNER_FILE: Final = 0o600
-OWNER_FOLDER: Final = 0o700
 
 State = TypeVar("State", bound=msgspec.Struct)
 
@@ -161,54 +153,20 @@ def load_state(path: Path, kind: type[State]) -> State | None:
 def save_state(path: Path, state: msgspec.Struct) -> None:
     """Replace the state file durably."""
     make_folder(path.parent)
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
-    try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_FILE)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def make_folder(path: Path) -> None:
-    """Create a folder and its parents with permissions for the owner only."""
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(mode=OWNER_FOLDER, exist_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync ``folder``, so that a new name in it survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with replacing(path) as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience_s: float) -> Iterator[None]:
     """Hold the lock file of ``path``, ``<path>.lock``. Raises Busy after ``patience_s``."""
-    lock = path.with_name(f"{path.name}.lock")
-    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_FILE)
+    name = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_FILE)
     try:
-        until = time.monotonic() + patience_s
-        while fcntl is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise Busy(
-                        f"another program holds {lock}",
-                        hint="wait until it finishes, then try again",
-                    ) from error
-                time.sleep(POLL_S)
+        if not lock(descriptor, patience_s):
+            raise Busy(
+                f"another program holds {name}", hint="wait until it finishes, then try again"
+            )
         yield
     finally:
         os.close(descriptor)

@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import msgspec
 
 from treering.capture.episodes.files import (
-    OWNER_FILE,
     Fingerprint,
     WholeLines,
     fingerprint_of,
@@ -25,12 +24,12 @@ from treering.capture.episodes.files import (
     locked,
     open_plain,
     save_state,
-    sync_folder,
 )
 from treering.capture.episodes.lines import BY_FIELD, SPOOL_SCHEMA, LineReader, NotJsonObject
 from treering.capture.quarantine import Quarantine, line_faults, reason_of
 from treering.clock import now_ms
 from treering.errors import Busy, DuplicateEvent, NotFound, TreeringError
+from treering.files import OWNER_FILE, sync_folder
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.fields import instant
 from treering.spine.conversion import plain

@@ -27,6 +27,7 @@ from treering.capture.hooks.settings import (
     without_hooks,
 )
 from treering.errors import InvalidInput, NotFound, StorageError
+from treering.files import replacing
 
 AGENTS: Final = (*HOOKED, openclaw.AGENT)
 _EMPTY: Final = "{}\n"
@@ -346,18 +347,10 @@ def write_whole(path: Path, body: bytes, *, template: Path) -> None:
         status: os.stat_result | None = template.stat()
     except FileNotFoundError:
         status = None
-    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.partial")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(body)
-            stream.flush()
-            if status is not None:
-                os.fchmod(stream.fileno(), stat.S_IMODE(status.st_mode))
-                with contextlib.suppress(PermissionError):
-                    os.fchown(stream.fileno(), status.st_uid, status.st_gid)
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with replacing(path) as stream:
+        stream.write(body)
+        if status is not None:
+            os.fchmod(stream.fileno(), stat.S_IMODE(status.st_mode))
+            with contextlib.suppress(PermissionError):
+                os.fchown(stream.fileno(), status.st_uid, status.st_gid)

@@ -24,6 +24,7 @@ from treering.capture.intake.record_import import ATTEMPTS_MAX
 from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import Quarantine, is_line_fault, reason_of
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, StorageError, TreeringError
+from treering.files import lock
 from treering.formats.parsed import ParsedEvent, SessionHeader, content_key
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER, SUFFIX, shallow, spool_folder
@@ -122,12 +123,7 @@ def _only_one(folder: Path) -> Iterator[bool]:
     """Yield whether this process is the only one that drains, and keep others out meanwhile."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield lock(descriptor)
     finally:
         os.close(descriptor)
 

@@ -7,7 +7,6 @@ Without notifications, as on a network drive, only scans are used.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import time
@@ -25,6 +24,7 @@ from treering.errors import (
     TreeringError,
     Unavailable,
 )
+from treering.files import lock
 from treering.formats.registry import others_of
 from treering.hook import state_folder
 
@@ -287,14 +287,12 @@ def only_watcher(ledger: str) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not lock(descriptor):
             process = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             raise Busy(
                 f"another treering watch is running for this ledger (process {process})",
                 hint="use that one, or stop it first",
-            ) from error
+            )
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         yield

@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from treering.errors import Corrupt, InvalidInput, NotFound, TooLarge
+from treering.files import replacing
 from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import UnreadLine, parse, stringify, truthy
 from treering.formats.loose import objects_in
@@ -539,22 +539,8 @@ def _unused_name(path: Path) -> Path:
 def replace_file(path: Path, body: bytes) -> None:
     """Replace ``path`` with ``body``, durably: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(body)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacing(path) as stream:
+        stream.write(body)
 
 
 _SHAPES: Final = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from treering.errors import Busy, StorageError
+from treering.files import sync_folder
 from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -56,11 +57,7 @@ def create_private(path: str) -> None:
             f"cannot create {path}: {error.strerror}",
             hint="check that the folder exists and may be written to",
         ) from error
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(folder)
 
 
 def connect(path: str, *, flags: int = CREATE, vfs: str | None = None) -> apsw.Connection:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from treering.capture.episodes import files
+    from treering import files
 else:
-    files = LazyModule("treering.capture.episodes.files")
+    files = LazyModule("treering.files")
 
 RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
@@ -264,7 +264,6 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 STANDARD: Final = "-"
 """Stands for standard input or output."""
-_PRIVATE: Final = 0o600
 _LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock", ".leases")
 """The files that make up a ledger."""
 
@@ -327,8 +326,15 @@ def output_stream(
         with path.open("wb") as stream:
             yield stream
         return
-    with _replacing(path) as stream:
-        yield stream
+    with contextlib.ExitStack() as stack:
+        try:
+            draft = stack.enter_context(files.replacing(path))
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {path}: {error.strerror}",
+                hint="check that the folder exists and may be written to",
+            ) from error
+        yield draft
 
 
 def refuse_folder(name: str, *, example: str) -> None:
@@ -337,30 +343,3 @@ def refuse_folder(name: str, *, example: str) -> None:
         raise InvalidInput(
             f"{name} is a folder", hint=f"name a file in it, as in {name.rstrip('/')}/{example}"
         )
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    # Named by chance, so that it is ours to remove whatever the moment of an interruption.
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
-    try:
-        with _create(draft, path) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    files.sync_folder(path.parent)
-
-
-def _create(draft: Path, path: Path) -> IO[bytes]:
-    try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror}",
-            hint="check that the folder exists and may be written to",
-        ) from error
-    return os.fdopen(descriptor, "wb")

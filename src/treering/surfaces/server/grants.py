@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput, NotAuthenticated, NotFound, NotPermitted, StorageError
+from treering.files import replacing
 from treering.model.scopes import Scope, parse_scope
 
 Right = Literal["read", "write", "erase"]
@@ -87,11 +87,7 @@ class TokenFile:
 
     def tokens(self) -> list[StoredToken]:
         """Return all tokens, the oldest first; none if the file does not exist."""
-        return list(self._current().values())
-
-    def find(self, token: str) -> Grant | None:
-        """Return the grant of a token, whether or not it has expired; None if it is unknown."""
-        return self._current().get(token_hash(token))
+        return list(self.by_hash().values())
 
     def add(
         self,
@@ -132,7 +128,7 @@ class TokenFile:
                     return token
         raise NotFound(f"no token {token_id} in {self.path}", hint="see treering tokens list")
 
-    def _current(self) -> dict[str, StoredToken]:
+    def by_hash(self) -> dict[str, StoredToken]:
         """Return the tokens by hash; the file is read again after it has changed."""
         try:
             status = self.path.stat()
@@ -165,13 +161,8 @@ class TokenFile:
             fcntl.flock(lock, fcntl.LOCK_EX)
             tokens = self._read()
             yield tokens
-            draft = Path(f"{self.path}.new")
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
+            with replacing(self.path) as stream:
                 stream.write(msgspec.json.format(msgspec.json.encode(_TokenList(tokens=tokens))))
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(self.path)
 
 
 class TokenSet:
@@ -189,7 +180,7 @@ class TokenSet:
         if len(token) <= TOKEN_CHARACTERS_MAX and token.isascii():
             if self._token is not None and hmac.compare_digest(token, self._token):
                 return Grant(id="start", name="made at the start", rights=RIGHTS)
-            grant = None if self._file is None else self._file.find(token)
+            grant = None if self._file is None else self._file.by_hash().get(token_hash(token))
             if grant is not None:
                 if grant.expires_ms is None or self._clock() < grant.expires_ms:
                     return grant
