@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import TreeringError
@@ -24,28 +25,9 @@ ITEMS_MAX: Final = 50
 _HELP_CHARACTERS_MAX: Final = 60
 
 
-def complete_scope(
-    context: click.Context, _: click.Parameter, incomplete: str
+def _offer(
+    names: Names, context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the scopes that begin like this."""
-    return _offer(context, incomplete, _scopes)
-
-
-def complete_session(
-    context: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the latest sessions whose ids begin like this, with their titles."""
-    return _offer(context, incomplete, _sessions)
-
-
-def complete_run(
-    context: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the latest runs whose ids begin like this, with how they ended."""
-    return _offer(context, incomplete, _runs)
-
-
-def _offer(context: click.Context, incomplete: str, names: Names) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem  # noqa: PLC0415  (only for a shell's Tab)
 
     from treering.surfaces.cli.ledgers import open_existing  # noqa: PLC0415
@@ -97,3 +79,11 @@ def _runs(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, st
 
 def _is_global(context: click.Context) -> bool:
     return bool(context.params.get("is_global"))
+
+
+complete_scope: Final = partial(_offer, _scopes)
+"""Returns the scopes that begin like this."""
+complete_session: Final = partial(_offer, _sessions)
+"""Returns the latest sessions whose ids begin like this, with their titles."""
+complete_run: Final = partial(_offer, _runs)
+"""Returns the latest runs whose ids begin like this, with how they ended."""

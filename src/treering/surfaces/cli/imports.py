@@ -95,7 +95,18 @@ def import_(
             print_outlines(outlines, at_ms=at_ms, home=home)
         paths = [folder.place.root for folder in outlines]
     with _ledger(dry_run=dry_run) as ledger:
-        receipt = _take(ledger, paths, scope=scope, since_ms=since_ms, dry_run=dry_run, again=again)
+        with transferring("importing") as progress:
+            receipt = import_logs(
+                ledger,
+                paths,
+                scope=scope,
+                since_ms=since_ms,
+                dry_run=dry_run,
+                again=again,
+                parallel=True,
+                progress=progress,
+                report=None if dry_run else keep_faults,
+            )
         if not (dry_run or no_index):
             with counting("indexing", "events") as progress:
                 for name in receipt.by_scope:
@@ -114,30 +125,6 @@ def import_(
     show(receipt, *report(receipt, paths, verbose=verbose), done="the logs were imported")
     if receipt.unreadable:
         click.get_current_context().exit(1)
-
-
-def _take(
-    ledger: Ledger,
-    paths: Sequence[Path],
-    *,
-    scope: Scope | None,
-    since_ms: int | None,
-    dry_run: bool,
-    again: bool,
-) -> ImportReceipt:
-
-    with transferring("importing") as progress:
-        return import_logs(
-            ledger,
-            paths,
-            scope=scope,
-            since_ms=since_ms,
-            dry_run=dry_run,
-            again=again,
-            parallel=True,
-            progress=progress,
-            report=None if dry_run else keep_faults,
-        )
 
 
 @contextlib.contextmanager

@@ -132,9 +132,17 @@ def search(
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             scope = known_or_all(ledger, scope)
-            result = _search(
-                ledger, query, scope, mode=mode, limit=limit, include_failed=include_failed
-            )
+            with counting("indexing", "events") as progress:
+                result = ledger.search(
+                    query,
+                    scope=scope,
+                    all_scopes=scope is None,
+                    mode=mode,
+                    limit=max(1, min(limit, HITS_MAX)),
+                    include_failed=include_failed,
+                    zone=typed_zone(),
+                    progress=progress,
+                )
             mask = Mask()
             names = _short_ids(ledger, [session.scope for session in result.sessions])
             sessions = [
@@ -206,22 +214,6 @@ def _query(words: Sequence[str]) -> str:
             "no words to search for", hint="give some words, as in treering search deploy"
         )
     return query
-
-
-def _search(
-    ledger: Ledger, query: str, scope: Scope | None, *, mode: str, limit: int, include_failed: bool
-) -> SearchResult:
-    with counting("indexing", "events") as progress:
-        return ledger.search(
-            query,
-            scope=scope,
-            all_scopes=scope is None,
-            mode=mode,
-            limit=max(1, min(limit, HITS_MAX)),
-            include_failed=include_failed,
-            zone=typed_zone(),
-            progress=progress,
-        )
 
 
 class _ShortIds(NamedTuple):
