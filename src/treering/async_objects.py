@@ -84,7 +84,10 @@ class AsyncObject:
                 case "awaited":
                     return self._run(self._lane, getattr, self.sync, name)
                 case "direct":
-                    return partial(self._direct, name)
+                    method = getattr(self.sync, name)
+                    return lambda *args, **kwargs: self._wrapped(
+                        method(*_plain(args), **_plain_names(kwargs))
+                    )
                 case "iterator":
                     return partial(self._items, name)
             return partial(self._call, name)
@@ -129,9 +132,6 @@ class AsyncObject:
 
     async def _run(self, lane: Hashable, act: Callable[..., Any], *args: Any, **named: Any) -> Any:
         return self._wrapped(await self._lanes.run(lane, act, *_plain(args), **_plain_names(named)))
-
-    def _direct(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
-        return self._wrapped(getattr(self.sync, name)(*_plain(args), **_plain_names(kwargs)))
 
     async def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         lane = None if name in _ASIDE else self._lane

@@ -94,7 +94,7 @@ def test_of_one_statement_learnt_twice_at_once_the_first_stands_for_both() -> No
     assert states(state) == {"f1": "current", "f2": "superseded"}
     assert state.facts["f2"].superseded_by == "f1"
     assert state.facts["f1"].cites == [hashed("e1"), hashed("e2")]
-    twin = state.fact_with_statement(ANN, hashed("Likes tea"))
+    twin = state.competing("statement", ANN, hashed("Likes tea"))
     assert twin is not None
     assert twin.id == "f1"
 
@@ -119,7 +119,7 @@ def test_what_was_so_earlier_and_is_learnt_later_is_past_at_once() -> None:
 
     assert states(state) == {"f1": "current", "f2": "superseded"}
     assert (state.facts["f2"].valid_to_ms, state.facts["f2"].superseded_by) == (NOON, "f1")
-    rival = state.fact_in_slot(ANN, TOWN)
+    rival = state.competing("slot", ANN, TOWN)
     assert rival is not None
     assert rival.id == "f1"
 
@@ -417,10 +417,10 @@ def test_a_saved_fact_is_read_when_it_is_needed_and_found_before() -> None:
     assert list(loaded.facts) == ["f1", "f2", "f3"]
     assert not loaded.facts.read
     owner = whole.facts["f3"].owner
-    assert loaded.fact_in_slot(owner, whole.facts["f3"].slot or "") == whole.facts["f3"]
+    assert loaded.competing("slot", owner, whole.facts["f3"].slot or "") == whole.facts["f3"]
     assert list(loaded.facts.read) == ["f3"]
-    assert loaded.fact_with_statement(owner, whole.facts["f2"].statement) == whole.facts["f2"]
-    assert loaded.fact_with_statement(owner, whole.facts["f1"].statement) is None
+    assert loaded.competing("statement", owner, whole.facts["f2"].statement) == whole.facts["f2"]
+    assert loaded.competing("statement", owner, whole.facts["f1"].statement) is None
     assert dict(loaded.facts) == dict(whole.facts)
 
 

@@ -190,7 +190,7 @@ class TreeringConversationStore(ConversationStore):
             recorded = [recorder.record(part) for part in parts_of(entry.message)]
             ids = tuple(dict.fromkeys(filter(None, recorded)))
             value = to_json(_ENTRY.dump_python(entry, mode="json"))[0]
-            key = f"{_group(name)}/{quote(entry.id, safe='')}"
+            key = f"entries:{_held_in(name)}/{quote(entry.id, safe='')}"
             entries.append(RecordChange(key=key, value=value, also=(_entry_key(entry.id), *ids)))
         links = [(entry.id, entry.parent_id) for entry in new_entries]
         changes = [
@@ -322,10 +322,6 @@ def _record_key(conversation_id: str) -> str:
 
 def _entry_key(entry_id: str) -> str:
     return f"entry/{_short(entry_id)}"
-
-
-def _group(conversation_id: str) -> str:
-    return f"entries:{_held_in(conversation_id)}"
 
 
 def _links(conversation_id: str) -> str:

@@ -7,7 +7,7 @@ order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -353,17 +353,12 @@ class MemoryState:
             users |= more
         return users
 
-    def fact_in_slot(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
-        """Return the owner's fact in a slot."""
-        return self._competing(self._index.slots.get(key_of(owner, slot)))
-
-    def fact_with_statement(
-        self, owner: tuple[str | None, str | None], statement: str
+    def competing(
+        self, by: Literal["slot", "statement"], owner: tuple[str | None, str | None], text: str
     ) -> FactRow | None:
-        """Return the owner's fact with the same words."""
-        return self._competing(self._index.statements.get(key_of(owner, statement)))
-
-    def _competing(self, fact_id: str | None) -> FactRow | None:
+        """Return the owner's fact in the same slot, or with the same words."""
+        facts = self._index.slots if by == "slot" else self._index.statements
+        fact_id = facts.get(key_of(owner, text))
         row = None if fact_id is None else self.facts[fact_id]
         return row if row is not None and row.state in COMPETING else None
 

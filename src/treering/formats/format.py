@@ -38,10 +38,6 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
 KEPT: Final = LogRetention(days=None, source="it deletes nothing by itself")
 
 
-def _kept(_: Path) -> LogRetention:
-    return KEPT
-
-
 class LogPlace(msgspec.Struct, frozen=True):
     """A folder where an agent keeps its logs."""
 
@@ -52,7 +48,7 @@ class LogPlace(msgspec.Struct, frozen=True):
     one file."""
     variable: str | None = None
     """The environment variable that names another base."""
-    keeping: Callable[[Path], LogRetention] = _kept
+    keeping: Callable[[Path], LogRetention] = lambda _: KEPT
     """Returns how long logs are kept, from the settings in the base."""
 
     def at(self, home: Path | None = None) -> Path:
@@ -165,10 +161,6 @@ def no_reason(_: Path) -> str | None:
     return None
 
 
-def _never(_: PurePath) -> bool:
-    return False
-
-
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format of logs: its name, its places, its grammar and its reader."""
 
@@ -200,7 +192,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the other files whose content ``records`` reads, to notice that they change."""
     family: tuple[str, ...] = ()
     """The formats whose grammar it shares: it owns the files they claim that are in its places."""
-    claims: Callable[[PurePath], bool] = _never
+    claims: Callable[[PurePath], bool] = lambda _: False
     """Returns whether a file that its family claims is its own though it is in none of its places,
     by its path."""
 

@@ -170,7 +170,7 @@ class OpenClawReader(PiReader):
         message = fields_of(entry.get("message"))
         if message.get("role") != "assistant":
             return None
-        texts = [_plain(text) for text in _texts(message)]
+        texts = [digest(" ".join(text.split())) for text in _texts(message)]
         is_mirror = message.get("model") == _MIRROR and message.get("provider") == NAME
         if is_mirror and texts and all(text in self._recent for text in texts):
             return "mirrors the delivered text"
@@ -208,10 +208,6 @@ def reader_with_index(path: PurePath | None) -> OpenClawReader:
     return OpenClawReader(path, entries)
 
 
-def _left_out(path: Path) -> str | None:
-    return skip_reason(path.name)
-
-
 _STATE: Final = "OPENCLAW_STATE_DIR"
 FORMAT: Final = Format(
     name=NAME,
@@ -223,7 +219,7 @@ FORMAT: Final = Format(
         LogPlace(HOME, "cron/runs", _STATE, retention.openclaw),
     ),
     patterns=("*.trajectory.jsonl*", "*.checkpoint.*.jsonl*", "*.bak", "*.bak[.-]*"),
-    left_out=_left_out,
+    left_out=lambda path: skip_reason(path.name),
     family=(pi.NAME,),
     claims=is_openclaw_path,
 )
@@ -278,7 +274,3 @@ def _texts(message: dict[str, Any]) -> Iterator[str]:
         elif block.get("type") == "toolCall":
             given = fields_of(block.get("arguments")).values()
             yield from (value for value in given if isinstance(value, str) and value.strip())
-
-
-def _plain(text: str) -> str:
-    return digest(" ".join(text.split()))

@@ -111,7 +111,7 @@ class PiReader:
         """Return the outcome of ``record``; an entry with an unknown parent waits for one more."""
         early, self._early = self._early, None
         if early is not None:
-            is_swapped = _id_in(record.value) == _parent_in(early.value)
+            is_swapped = name(fields_of(record.value).get("id")) == _parent_in(early.value)
             both = (record, early) if is_swapped else (early, record)
             return [self._settle(entry) for entry in both]
         parent = _parent_in(record.value)
@@ -313,10 +313,6 @@ def _caller(path: PurePath | None) -> str | None:
     """Return the session that started a subagent: the folder of its log is named after it."""
     folder = "" if path is None else path.parent.name
     return id_in_name(folder) if _TIME_IN_NAME.match(folder) else None
-
-
-def _id_in(value: Any) -> str | None:
-    return name(fields_of(value).get("id"))
 
 
 def _parent_in(value: Any) -> str | None:

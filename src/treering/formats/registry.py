@@ -141,7 +141,8 @@ def relative_at(claimed: Format, path: PurePath, former: str | None = None) -> F
     """
     former_format = _by_name().get(former or "")
     if former_format is not None and (
-        former_format is claimed or _are_related(former_format, claimed)
+        former_format is claimed
+        or (claimed.name in former_format.family or former_format.name in claimed.family)
     ):
         return _joined(former_format, claimed)
     for relative in formats():
@@ -290,10 +291,6 @@ def _score(candidate: Format, values: Sequence[Any], best: float) -> float:
         if is_interruption(error):
             raise
         return 0.0
-
-
-def _are_related(one: Format, other: Format) -> bool:
-    return other.name in one.family or one.name in other.family
 
 
 def _is_at(relative: Format, path: PurePath) -> bool:

@@ -364,8 +364,8 @@ class FactGate:
                 near.setdefault(fact_id, 1.0)
         wall = None if asked.wall is None else hashed(asked.wall)
         for user in self._users(asked.fact.user):
-            twin = self._state.fact_with_statement((user, wall), content.statement)
-            rival = None if slot is None else self._state.fact_in_slot((user, wall), slot)
+            twin = self._state.competing("statement", (user, wall), content.statement)
+            rival = None if slot is None else self._state.competing("slot", (user, wall), slot)
             for row in (twin, rival):
                 if row is not None:
                     near.setdefault(row.id, 1.0)

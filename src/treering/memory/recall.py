@@ -239,7 +239,7 @@ def _latest(scope_memory: ScopeMemory, query: RecallQuery, row: FactRow) -> Fact
     # Of one user's facts in a slot, only the last one has no end.
     own = row.user if row.valid_to_ms is None else None
     for user in searched_users(scope_memory, query) - {None, own}:
-        other = state.fact_in_slot((user, row.wall), row.slot)
+        other = state.competing("slot", (user, row.wall), row.slot)
         if other is None or other.valid_from_ms > query.now_ms:
             continue
         if other.state == "current":

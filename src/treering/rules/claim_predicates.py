@@ -118,7 +118,9 @@ def read_predicate(predicate: str) -> PredicateMeaning | None:
         verb, rest = VERBS[done[0]], done[2]
     if verb == "be" and rest.startswith("using "):
         verb, rest = "use", rest[6:]
-    if is_schedule(predicate) and not (verb == "be" and _is_detail(rest)):
+    if is_schedule(predicate) and not (
+        verb == "be" and rest.startswith(("born ", "founded ", "released "))
+    ):
         return scheduled(predicate)
     if not rest:
         return None if verb in {"be", "have", "do"} else PredicateMeaning(verb, "", single=False)
@@ -309,11 +311,6 @@ def _eat(verb: str, rest: str) -> PredicateMeaning | None:
     if normal(rest) in {"meat", "meat again", "everything"}:
         return PredicateMeaning("diet", "meat", single=True)
     return _plain(verb, rest)
-
-
-def _is_detail(rest: str) -> bool:
-    """Return whether a time is a detail of something else: a birth, a foundation."""
-    return rest.startswith(("born ", "founded ", "released "))
 
 
 _KINDS_OF_DAY: Final = frozenset({"weekday", "weekend"})

@@ -340,7 +340,7 @@ def read_experience(clause: str) -> Experience | None:
         verb, rest = named.get("verb") or named.get("third") or "", _told(match["rest"])
         if _is_whole(verb.lower(), rest):
             text = plain.format(verb=verb, third=third_person(verb), rest=rest)
-            return Experience(_first_upper(text), importance, is_dated=True)
+            return Experience(text[:1].upper() + text[1:], importance, is_dated=True)
     return None
 
 
@@ -395,10 +395,6 @@ def _article(match: re.Match[str]) -> str:
 
 def _indefinite(match: re.Match[str]) -> str:
     return "an " if match["first"] in "aeiou" else "a "
-
-
-def _first_upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # Dates.

@@ -233,7 +233,7 @@ def _past(verb: str, rest: str) -> Statement | None:
 
 
 def _am(verb: str, rest: str) -> Statement | None:
-    if STATE.match(rest) is None and not _is_craft(rest):
+    if STATE.match(rest) is None and read_claim(f"Is {rest}").attribute != "occupation":
         return None
     be = "Was" if verb in {"was", "were"} else "Is"
     if be == "Was" and not rest.startswith("born "):
@@ -322,7 +322,3 @@ def _of_user(text: str) -> str:
         text = text.replace(mine, theirs)
     text = re.sub(r" (?:me|us)$", " them", text)
     return text[:1].upper() + text[1:]
-
-
-def _is_craft(rest: str) -> bool:
-    return read_claim(f"Is {rest}").attribute == "occupation"

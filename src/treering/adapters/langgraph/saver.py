@@ -137,7 +137,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         """The newest checkpoint of namespaces, and the version of its record."""
         self._growing = RecentValues[tuple[str, str, str], GrowingValue](BYTES_MAX, _growing_size)
         """Values by thread, namespace and channel."""
-        self._values_read = RecentValues[str, _Value](BYTES_MAX, _value_size)
+        self._values_read = RecentValues[str, _Value](BYTES_MAX, lambda value: len(value.content))
         """Values by their keys."""
 
     # Reading.
@@ -645,10 +645,6 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
 def _growing_size(growing: GrowingValue) -> int:
     return sum(len(version.content) for version in growing.path)
-
-
-def _value_size(value: _Value) -> int:
-    return len(value.content)
 
 
 def _place(config: RunnableConfig) -> _Place:
