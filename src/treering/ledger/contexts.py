@@ -15,13 +15,14 @@ from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
 from treering.context.tokens import Counter, exact_counter
 from treering.errors import InvalidInput, NotFound, TreeringError
+from treering.ledger.paging import pages_by_time
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.events import Event, Header
 from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
-from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
+from treering.model.queries import PAGE_ITEMS_MAX, Query
 from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
@@ -244,12 +245,9 @@ class Contexts:
             limit=min(count, PAGE_ITEMS_MAX),
             backwards=True,
         )
-        while page := self._lineage.store.reader.by_time(Event, query):
+        for page in pages_by_time(self._lineage.store, Event, query):
             # A session may have continued after it was forked.
             yield from (event for event in reversed(page) if segment.holds(event.seq))
-            query = msgspec.structs.replace(
-                query, after=TimelinePoint(page[0].ts_ms, page[0].position)
-            )
 
 
 def _model_of(event: Event) -> str | None:

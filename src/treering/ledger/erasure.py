@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-import msgspec
 
 from treering.errors import InvalidInput, NotPermitted
 from treering.ledger.lineage import NO_END
+from treering.ledger.paging import pages_by_time
 from treering.ledger.records import AGENT, Draft, Erasure, Selection, SessionErasure
 from treering.model.events import Header, NewEvent
 from treering.model.fields import instant
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
-from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
+from treering.model.queries import PAGE_ITEMS_MAX, Query
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.scopes import DAY_MS, DEFAULT_RETENTION, Scope, check_retention, cutoffs
 
@@ -394,8 +394,4 @@ def _summarises(header: Header, ranges: Sequence[tuple[int, int]]) -> bool:
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     query = Query(scope=scope, session_id=session_id, kinds=KINDS, limit=PAGE_ITEMS_MAX)
-    while page := store.reader.by_time(Header, query):
-        yield from page
-        query = msgspec.structs.replace(
-            query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)
-        )
+    return chain.from_iterable(pages_by_time(store, Header, query))

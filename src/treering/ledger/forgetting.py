@@ -18,19 +18,21 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.errors import NotFound, RunClosed
 from treering.ledger.erasure import ROUND_EVENTS_MAX, Provenance, derived_texts_of, voucher
+from treering.ledger.paging import pages_by_time
 from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.records import AGENT, Erased, ForkPoint, Selection, Share
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
 from treering.model.events import Event, Header, NewEvent
 from treering.model.kinds import ERASURE_KINDS
-from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
+from treering.model.queries import PAGE_ITEMS_MAX, Query
 from treering.model.receipts import ForgetReceipt
 from treering.model.sessions import GROUP_PREFIX, SessionSettings, settings_of
 
@@ -462,8 +464,4 @@ def _names_in(payload: Any) -> set[str]:
 
 def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator[Event]:
     query = Query(scope=scope, kinds=kinds, limit=PAGE_ITEMS_MAX)
-    while page := store.reader.by_time(Event, query):
-        yield from page
-        query = msgspec.structs.replace(
-            query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)
-        )
+    return chain.from_iterable(pages_by_time(store, Event, query))

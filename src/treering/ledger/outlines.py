@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
+from treering.ledger.paging import pages_by_time
 from treering.ledger.people import talking
 from treering.ledger.records import FORGOTTEN, SessionHead
 from treering.ledger.session_settings import settings_after_forgetting
@@ -21,7 +22,6 @@ from treering.model.queries import (
     PAGE_ITEMS_MAX,
     Page,
     Query,
-    TimelinePoint,
     check_limit,
     pack,
     unpack,
@@ -343,7 +343,7 @@ class Titles:
 
     def _in_session(self, session_id: str) -> str | None:
         with contextlib.suppress(KeyMissing):
-            for page in self._pages(self._query(session_id=session_id, limit=SESSION_PAGE)):
+            for page in self._pages(session_id=session_id, limit=SESSION_PAGE):
                 for event in reversed(page):
                     if (title := _title_of(event)) is not None:
                         return title
@@ -353,7 +353,7 @@ class Titles:
         titles: dict[str, str] = {}
         seen = 0
         with contextlib.suppress(KeyMissing):
-            for page in self._pages(self._query(limit=min(PAGE_ITEMS_MAX, TITLES_MAX))):
+            for page in self._pages(limit=min(PAGE_ITEMS_MAX, TITLES_MAX)):
                 for event in reversed(page):
                     if (title := _title_of(event)) is not None:
                         titles.setdefault(event.session_id, title)
@@ -363,22 +363,16 @@ class Titles:
                     break
         return titles
 
-    def _query(self, *, session_id: str | None = None, limit: int) -> Query:
-        return Query(
+    def _pages(self, *, session_id: str | None = None, limit: int) -> Iterator[list[Event]]:
+        """Return pages of titles, the latest first; each of them reads forwards."""
+        query = Query(
             scope=self._scope,
             session_id=session_id,
             kinds=("session.titled",),
             limit=limit,
             backwards=True,
         )
-
-    def _pages(self, query: Query) -> Iterator[list[Event]]:
-        """Return pages of events, the latest first; each of them reads forwards."""
-        while page := self._store.reader.by_time(Event, query):
-            yield page
-            query = msgspec.structs.replace(
-                query, after=TimelinePoint(page[0].ts_ms, page[0].position)
-            )
+        return pages_by_time(self._store, Event, query)
 
 
 def _title_of(event: Event) -> str | None:

@@ -97,6 +97,13 @@ def read_session_page(
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 
+def pages_by_time(store: EventStore, part: type[Item], query: Query) -> Iterator[list[Item]]:
+    """Yield all pages of ``query``, each in order; the last one first, if it reads backwards."""
+    while page := store.reader.by_time(part, query):
+        yield page
+        query = msgspec.structs.replace(query, after=_edge(query, page))
+
+
 def _edge(query: Query, items: Sequence[Header]) -> TimelinePoint | None:
     """Return where the next page begins."""
     if not items:
