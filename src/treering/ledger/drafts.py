@@ -18,7 +18,7 @@ from uuid_utils import uuid7
 from treering.errors import InvalidInput, InvalidKind, SensitiveContent, TooLarge
 from treering.lazy import lazy_pattern
 from treering.ledger.chain import SALT_BYTES
-from treering.ledger.records import Draft
+from treering.ledger.records import Draft, Names
 from treering.model.codec import (
     PAYLOAD_BYTES_MAX,
     REFS_BYTES_MAX,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Clock, ContentGuard
     from treering.model.events import NewEvent
-    from treering.model.scopes import Scope
 
 WORD_CHARS_MIN: Final = 4
 """Shorter words are in every text, and reveal nothing."""
@@ -71,8 +70,8 @@ CHECKED_BYTES_MAX: Final = 65_536
 
 NAMES_MAX: Final = 10_000
 """Checked names that are remembered; then it starts afresh."""
-_Names = tuple[str, str, str | None, str | None, str | None, str | None]
-"""The ids of session, agent, run, turn and user, and the origin."""
+_Stated = tuple[str, str, str, str | None, str | None, str | None, str | None]
+"""The names of an event as its author writes them."""
 _NAME_FIELDS: Final = ("session_id", "agent_id", "run_id", "turn_id", "user_id", "origin")
 _NAMES_REQUIRED: Final = 2
 """Of these, the first ones are in every event."""
@@ -105,9 +104,8 @@ class Drafter:
         self._found_guard: ContentGuard | None = None
         self._mode = mode
         self._clock = bounded_clock(clock)
-        self._scopes: dict[str, Scope] = {}
-        self._known_names: set[_Names] = set()
-        """Names of events that were checked before."""
+        self._known_names: dict[_Stated, Names] = {}
+        """Names of events that were checked before, each with the stored spelling of its scope."""
 
     def guard(self) -> ContentGuard:
         """Return what finds secrets, whether or not it is asked when something is recorded."""
@@ -136,7 +134,7 @@ class Drafter:
         gives all others theirs. ``vouching`` is for the ledger's own words about erasures.
         """
         now_ms = self._clock()
-        known, scopes = self._known_names, self._scopes
+        known = self._known_names
         kinds = KINDS if vouching else _RECORDABLE
         salts = _salts(os.urandom(SALT_BYTES * len(events)))
         stated_numbers = numbers or repeat(None, len(events))
@@ -147,15 +145,15 @@ class Drafter:
                 events, stated_numbers, contents, salts, strict=True
             ):
                 kind = kinds.get(event.kind) or _recordable(event.kind)
-                scope = scopes.get(event.scope) or self._new_scope(event.scope)
-                names = (
-                    event.session_id, event.agent_id, event.run_id, event.turn_id, event.user_id,
-                    event.origin,
+                stated = (
+                    event.scope, event.session_id, event.agent_id, event.run_id, event.turn_id,
+                    event.user_id, event.origin,
                 )  # fmt: skip
+                names = known.get(stated)
                 # A text of another class may equal a known name, and cannot be stored.
-                if names not in known or not _NAME_TYPES.issuperset(map(type, names)):
-                    known.add(_check_names(names))
-                session_id, agent_id, run_id, turn_id, user_id, origin = names
+                if names is None or not _NAME_TYPES.issuperset(map(type, stated)):
+                    names = known[stated] = _checked(stated)
+                scope, session_id, agent_id, run_id, turn_id, user_id, origin = names
                 source, visibility = (
                     _chosen(event, kind)
                     if event.source or event.visibility
@@ -201,7 +199,7 @@ class Drafter:
                     turn_id, agent_id, user_id, ts_ms, now_ms, visibility, summary,
                     # A copy: the header does not follow what its author does later.
                     None if refs is None else decode(refs),
-                    refs, payload, size,
+                    names, refs, payload, size,
                     compressed(payload) if payload and size > PAYLOAD_BYTES_MAX else None,
                     salt, sha256(salt + encoded).digest(),
                     # As ``chain.header_digest`` has it.
@@ -234,7 +232,7 @@ class Drafter:
 
     def _is_sealed(self, name: str) -> bool:
         """Whether to draft for a scope whose payloads are sealed. One that is not is remembered."""
-        scope = self._scopes.get(name) or self._new_scope(name)
+        scope = parse_scope(name)
         if scope in self._sealed or self._seals(scope):
             return True
         if len(self._plain) > NAMES_MAX:
@@ -324,13 +322,6 @@ class Drafter:
         self._found_guard = self._guard()
         return self._found_guard
 
-    def _new_scope(self, text: str) -> Scope:
-        scope = parse_scope(text)
-        if len(self._scopes) > NAMES_MAX:
-            self._scopes.clear()
-        self._scopes[text] = scope
-        return scope
-
     def _masked(self, event: NewEvent) -> NewEvent:
         """Return ``event`` without secrets; the same one if there are none.
 
@@ -406,11 +397,14 @@ def compressed(payload: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(payload)
 
 
-def _check_names(names: _Names) -> _Names:
+def _checked(stated: _Stated) -> Names:
+    """Return the names of an event as they are stored. Raises InvalidInput for a bad one."""
+    scope = parse_scope(stated[0])
+    names = stated[1:]
     for at, (field, name) in enumerate(zip(_NAME_FIELDS, names, strict=True)):
         if name is not None or at < _NAMES_REQUIRED:
             check_name(name, field)  # type: ignore[arg-type]  # None is refused
-    return names
+    return (scope, *names)
 
 
 def _chosen(event: NewEvent, kind: Kind) -> tuple[str, str]:

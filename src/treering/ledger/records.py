@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,10 @@ def mark_of_key(id_key: bytes) -> str:
     return hmac.digest(id_key, b"treering.id-key.v1", "sha256").hex()[:32]
 
 
+Names: TypeAlias = tuple[Scope, str, str, str | None, str | None, str | None, str | None]
+"""What an event names: its scope, session, agent, run, turn and user, and its origin."""
+
+
 class Draft(msgspec.Struct, gc=False):
     """A checked event, encoded and digested; only order and link are missing."""
 
@@ -59,6 +63,7 @@ class Draft(msgspec.Struct, gc=False):
     summary: str
     refs: Any
 
+    names: Names
     stored_refs: bytes | None
     payload: bytes | None
     payload_bytes: int

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, Record
+    from treering.ledger.records import Draft, Names, Record
     from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.rows import Row
 
@@ -381,19 +381,31 @@ class Batch:
         events, contents = self._events, self._contents
         added: list[Header] = []
         position = ids.position
+        stated: Names | None = None
         for draft in drafts:
-            scope_name, kind, run_id = draft.scope, draft.kind, draft.run_id
-            place = (scope_name, draft.session_id)
-            scope, scope_key, session = places.get(place) or ids.place(connection, *place)
-            seq, previous = (
-                heads.get(session) or cached_heads.get(session) or ids.head(connection, session)
-            )
+            kind = draft.kind
+            # The drafter gives events that state the same names one and the same tuple.
+            if draft.names is not stated:
+                stated = draft.names
+                scope_name, session_id, agent_id, run_id, turn_id, user_id, origin_name = stated
+                place = (scope_name, session_id)
+                scope, scope_key, session = places.get(place) or ids.place(connection, *place)
+                agent = names.get(agent_id) or name(connection, agent_id)
+                run = None if run_id is None else names.get(run_id) or name(connection, run_id)
+                turn = None if turn_id is None else names.get(turn_id) or name(connection, turn_id)
+                user = None if user_id is None else names.get(user_id) or name(connection, user_id)
+                origin = (
+                    None
+                    if origin_name is None
+                    else names.get(origin_name) or name(connection, origin_name)
+                )
+                seq, last = (
+                    heads.get(session) or cached_heads.get(session) or ids.head(connection, session)
+                )
             if draft.is_first and seq:
                 raise not_first(draft, seq)
             seq += 1
-            run = None
-            if run_id is not None:
-                run = names.get(run_id) or name(connection, run_id)
+            if run is not None:
                 run_key = (session, run)
                 if kind in RUN_KINDS or runs.get(run_key) != RUN_OPEN:
                     self._follow_run(session, run, draft, seq)
@@ -416,7 +428,7 @@ class Batch:
                 self.follow_keys(scope, scope_key, event, position)
             # As ``chain.link`` has it.
             digest = draft.content_digest
-            last = sha256(previous + seq.to_bytes(8, "big") + draft.header_digest + digest).digest()
+            last = sha256(last + seq.to_bytes(8, "big") + draft.header_digest + digest).digest()
             heads[session] = (seq, last)
             flags = PLAIN[draft.visibility]
             key, event_name = draft.made_id, None
@@ -437,22 +449,17 @@ class Batch:
                     position,
                     *self.content(owner, kind, key, draft.salt, draft.payload, draft.blob),
                 )
-            source, origin, turn_id = draft.source, draft.origin, draft.turn_id
-            agent_id, user_id = draft.agent_id, draft.user_id
+            source = draft.source
             events += (
                 position, scope, session, seq, key, event_name,
                 names.get(kind) or name(connection, kind),
                 names.get(source) or name(connection, source),
-                None if origin is None else names.get(origin) or name(connection, origin),
-                run, draft.run_seq,
-                None if turn_id is None else names.get(turn_id) or name(connection, turn_id),
-                names.get(agent_id) or name(connection, agent_id),
-                None if user_id is None else names.get(user_id) or name(connection, user_id),
-                draft.ts_ms, draft.recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, digest,
-                last, draft.summary, draft.stored_refs,
+                origin, run, draft.run_seq, turn, agent, user, draft.ts_ms, draft.recorded_ms,
+                flags, SCHEMA_VERSION, draft.payload_bytes, digest, last, draft.summary,
+                draft.stored_refs,
             )  # fmt: skip
             header = Header(
-                position, seq, draft.event_id, scope_name, draft.session_id, kind, source, origin,
+                position, seq, draft.event_id, scope_name, session_id, kind, source, origin_name,
                 run_id, draft.run_seq, turn_id, agent_id, user_id, draft.ts_ms, draft.recorded_ms,
                 draft.visibility, draft.summary, draft.refs, draft.payload_bytes, False, False,
                 SCHEMA_VERSION, digest, last,
