@@ -113,25 +113,28 @@ def named_format(name: str) -> Format:
     return _by_name()[name]
 
 
-def find_format(values: Sequence[Any], *, content: Content = "json") -> Format | None:
+def find_format(
+    values: Sequence[Any], *, content: Content = "json", clearly: float = CLEARLY
+) -> Format | None:
     """Return the format of a file that starts with ``values``.
 
-    Return None if no format claims it, or none clearly: an unread log can be read later, while one
-    that is read as another agent's is recorded wrongly.
+    Return None if no format claims it, or none ``clearly``: an unread log can be read later, while
+    one that is read as another agent's is recorded wrongly.
     """
     best, winner = 0.0, None
     scores: dict[str, float] = {}
     for candidate in formats():
         if candidate.content == content:
             score = _score(candidate, values, best)
-            # One agent may have several formats.
-            scores[candidate.name] = max(score, scores.get(candidate.name, 0.0))
-            if score > best:
-                best, winner = score, candidate
+            if score:
+                # One agent may have several formats.
+                scores[candidate.name] = max(score, scores.get(candidate.name, 0.0))
+                if score > best:
+                    best, winner = score, candidate
     if winner is None:
         return None
     second = max((score for name, score in scores.items() if name != winner.name), default=0.0)
-    return winner if best - second >= CLEARLY else None
+    return winner if best - second >= clearly else None
 
 
 def relative_at(claimed: Format, path: PurePath, former: str | None = None) -> Format:

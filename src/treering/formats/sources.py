@@ -135,12 +135,13 @@ def tail_print(stream: BinaryIO, offset: int) -> str:
     return _digest(stream, start, offset - start)
 
 
-def sniff(stream: BinaryIO) -> list[Any]:
-    """Return the first values of a log, to detect its format.
+def sniff(stream: BinaryIO, most: int = SNIFFED_MAX) -> list[Any]:
+    """Return the first values of a log, at most ``most``, to detect its format.
 
     Reads only the start of the stream, but a first value completely.
     """
-    values = _first_values(stream) if isinstance(stream, io.BufferedReader) else None
+    stream.seek(0)
+    values = _first_values(stream, most) if isinstance(stream, io.BufferedReader) else None
     if values is not None:
         return values
     stream.seek(0)
@@ -148,7 +149,7 @@ def sniff(stream: BinaryIO) -> list[Any]:
     for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
         if record.fault is None and record.value not in _EMPTY:
             values.append(record.value)
-        if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
+        if len(values) == most or record.end >= SNIFFED_BYTES_MAX:
             break
     if values:
         return values
@@ -161,17 +162,17 @@ def sniff(stream: BinaryIO) -> list[Any]:
     if not start.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"["):
         return []
     elements = (record.value for record in list_elements(start) if record.fault is None)
-    return list(islice((value for value in elements if value), SNIFFED_MAX))
+    return list(islice((value for value in elements if value), most))
 
 
-def _first_values(stream: BinaryIO) -> list[Any] | None:
+def _first_values(stream: BinaryIO, most: int) -> list[Any] | None:
     """Return the first values of a log whose first lines are a value each; None if they are not.
 
     As ``read_records`` would, at half of its price: every file passes here.
     """
     values: list[Any] = []
     size = 0
-    while len(values) < SNIFFED_MAX and size < SNIFFED_BYTES_MAX:
+    while len(values) < most and size < SNIFFED_BYTES_MAX:
         try:
             line = stream.readline(SNIFFED_BYTES_MAX)
             value = decode(line) if line else None

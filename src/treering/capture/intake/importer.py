@@ -186,9 +186,9 @@ class Importer:
 
     def _probe_all(self, files: Sequence[LogCandidate], since_ms: int | None) -> list[Probe]:
         probes: list[Probe] = []
+        folders: dict[str, str] = {}
         for some in _chunks(files):
-            # Unlike pathlib, it takes links in a circle.
-            real_paths = [os.path.realpath(file.path) for file in some]
+            real_paths = [_real_path(file.path, folders) for file in some]
             self._notes.read_ahead(real_paths)
             for file, real_path in zip(some, real_paths, strict=True):
                 outcome = self._probe(file, real_path, since_ms)
@@ -234,9 +234,9 @@ class Importer:
         self, file: LogCandidate, real_path: str, since_ms: int | None
     ) -> SourceReceipt | Probe | None:
         """Return what to import of a file; its receipt, if nothing is; None if it is too old."""
-        counter = LineCounter(str(file.path), None)
+        name = str(file.path)
         if file.left_out is not None:
-            return counter.receipt("refused", file.left_out)
+            return LineCounter(name, None).receipt("refused", file.left_out)
         try:
             source = source_at(file.path)
             if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
@@ -254,17 +254,17 @@ class Importer:
             )
             if self._again and probed is not None and probed.kind == "log":
                 probed.former = _former(note, probed)
-            return probed or counter.receipt("unchanged")
+            return probed or LineCounter(name, None).receipt("unchanged")
         except (NotFound, OSError) as error:
             if is_interruption(error):
                 raise
-            return self._refuse(counter, error)
+            return self._refuse(name, error)
         except line_faults() as error:
-            return self._refuse(counter, error)
+            return self._refuse(name, error)
 
-    def _refuse(self, counter: LineCounter, error: Exception) -> SourceReceipt:
+    def _refuse(self, name: str, error: Exception) -> SourceReceipt:
         """Return the receipt of a file that is not read; one that is cut off counts as a line."""
-        reason = _reason(error)
+        counter, reason = LineCounter(name, None), _reason(error)
         if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
             self.unreadable.append(counter.file)
         if reason != CUT_OFF:
@@ -278,6 +278,17 @@ class Importer:
         self._done += done
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _real_path(path: Path, folders: dict[str, str]) -> str:
+    """Return ``path`` without links; ``folders`` keeps the folders, most of which hold many."""
+    folder, name = os.path.split(path)
+    real_folder = folders.get(folder)
+    if real_folder is None:
+        # Unlike pathlib, it takes links in a circle.
+        real_folder = folders[folder] = os.path.realpath(folder)
+    real_path = os.path.join(real_folder, name)  # noqa: PTH118  (no path for each)
+    return os.path.realpath(real_path) if os.path.islink(real_path) else real_path  # noqa: PTH114
 
 
 def _former(note: Any, probed: Probe) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
@@ -50,6 +50,8 @@ ASK: Final = (
     " line, or add a reader: docs/how-to/add-a-reader.md"
 )
 """What to do about a file that no reader claims."""
+GLANCED_MAX: Final = 8
+"""Values that are enough if all of them that tell are one format's own: mostly so."""
 FIRST_LINE_CHARACTERS_MAX: Final = 160
 """What is shown of the first line of a file that is not read."""
 
@@ -156,39 +158,31 @@ def probe(
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(whole_source(source, bookmark.format)):
         return None
-    real_path = real_path or os.path.realpath(source.path)
+    make = partial(
+        Probe,
+        real_path=real_path or os.path.realpath(source.path),
+        bookmark=bookmark,
+        is_named=is_named,
+    )
     with open_source(source.path) as stream:
         is_database = is_sqlite(stream)
-        values = [] if is_database else sniff(stream)
+        values = [] if is_database else sniff(stream, GLANCED_MAX)
+        log_format = None if is_database else find_format(values, clearly=1.0)
+        if len(values) == GLANCED_MAX and (log_format is None or not _tell_all(values)):
+            values, log_format = sniff(stream), None
     if is_database:
         database = _database_format(source.path, databases)
-        return Probe(
-            whole_source(source, database),
-            real_path=real_path,
-            kind="records",
-            log_format=database,
-            bookmark=bookmark,
-            values=(),
-            is_named=is_named,
-        )
+        return make(whole_source(source, database), kind="records", log_format=database, values=())
     if is_native(values):
         if not is_named:
             raise InvalidInput(
                 "an export of Treering: import it by its own path to restore it",
                 hint=f"treering import {source.path}",
             )
-        return Probe(
-            source,
-            real_path=real_path,
-            kind="native",
-            log_format=None,
-            bookmark=bookmark,
-            values=(),
-            is_named=is_named,
-        )
+        return make(source, kind="native", log_format=None, values=())
     if not values and is_torn(source.path):
         raise InvalidInput(CUT_OFF, hint="restore it from a copy, if there is one")
-    log_format = find_format(values)
+    log_format = log_format or find_format(values)
     if log_format is None:
         values = first_lines(source.path)
         log_format = find_format(values, content="text")
@@ -196,16 +190,15 @@ def probe(
         raise _unknown(source.path)
     former = None if bookmark is None else bookmark.format
     log_format = relative_at(log_format, source.path, former)
-    has_records = log_format.records is not None
-    return Probe(
-        whole_source(source, log_format) if has_records else source,
-        real_path=real_path,
-        kind="records" if has_records else "log",
-        log_format=log_format,
-        bookmark=bookmark,
-        values=values,
-        is_named=is_named,
-    )
+    if log_format.records is not None:
+        whole = whole_source(source, log_format)
+        return make(whole, kind="records", log_format=log_format, values=values)
+    return make(source, kind="log", log_format=log_format, values=values)
+
+
+def _tell_all(values: Sequence[Any]) -> bool:
+    """Whether values tell all that a probe asks of the first ones of a file."""
+    return _folder(values) is not None and _first_ms(values) < float("inf")
 
 
 def _is_in(real_path: str, folder: Path) -> bool:
@@ -282,10 +275,11 @@ def _folder(values: Sequence[Any]) -> str | None:
 
 
 def _first_ms(values: Sequence[Any]) -> float:
-    for value in values:
-        fields = value if isinstance(value, dict) else {}
+    for entry in values:
+        fields = entry if isinstance(entry, dict) else {}
         for name in ("timestamp", "startTime", "ts_ms", "ts", "date"):
-            time = _time(fields.get(name))
+            value = fields.get(name)
+            time = None if value is None else _time(value)
             if time is not None:
                 return time
     return float("inf")
