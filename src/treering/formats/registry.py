@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import os
 import re
+import sys
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,11 +17,16 @@ import msgspec
 
 from treering.errors import is_interruption
 from treering.formats.format import CLEARLY, Content, Format, LogPlace, OwnShare, no_reason, theirs
+from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from importlib import metadata
+    from importlib.metadata import EntryPoint
 
     from treering.formats.parsed import LogReader
+else:
+    metadata = LazyModule("importlib.metadata")
 
 NATIVE: Final = "treering"
 """Treering's own export, which is restored rather than parsed."""
@@ -246,7 +253,8 @@ def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
     taken = {log_format.name for log_format in _ours()} | {NATIVE}
     plugins: list[Format] = []
     failed: list[FailedPlugin] = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+    entries = metadata.entry_points(group=GROUP) if _may_be_declared(GROUP) else ()
+    for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):
         package = f"{entry.dist.name}:" if entry.dist else ""
         try:
             plugin = _plugin(entry, taken)
@@ -257,6 +265,34 @@ def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
             taken.add(plugin.name)
             plugins.append(plugin)
     return tuple(plugins), tuple(failed)
+
+
+def _may_be_declared(group: str) -> bool:
+    """Return whether an installed package may have entry points of a group; mostly none has.
+
+    Only ``importlib.metadata`` knows for sure, which takes 20 ms to load and to ask.
+    """
+    if any(
+        hasattr(finder, "find_distributions") and finder is not PathFinder
+        for finder in sys.meta_path
+    ):
+        return True
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")  # noqa: PTH208  (no path for each)
+        except NotADirectoryError:
+            return True  # It is packed.
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".egg"):
+                return True
+            if name.endswith((".dist-info", ".egg-info")):
+                declared = Path(folder, name, "entry_points.txt")
+                with contextlib.suppress(OSError):
+                    if group.encode() in declared.read_bytes():
+                        return True
+    return False
 
 
 class _NotAFormat(Exception):

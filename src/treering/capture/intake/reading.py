@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -24,14 +23,18 @@ from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
 from treering.formats.records import read_records, read_text
 from treering.formats.registry import reader_of
 from treering.formats.sources import open_source
+from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from typing import BinaryIO
 
     from treering.capture.intake.bookmarks import Bookmark
     from treering.capture.intake.probe import Probe
     from treering.formats.parsed import LogReader, SessionSource
+else:
+    subprocess = LazyModule("subprocess")
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
 """A smaller file is read before another process has started."""
@@ -125,7 +128,7 @@ class SubprocessReader:
         command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
         # In a session of its own: Ctrl-C at the terminal stops us, and we stop it.
-        self._process = subprocess.Popen(  # noqa: S603  (ours)
+        self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, start_new_session=True
         )
         with self._process.stdin or contextlib.nullcontext() as stdin:
