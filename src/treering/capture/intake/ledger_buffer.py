@@ -19,7 +19,7 @@ import msgspec
 from treering.capture.intake.former_reading import holds, lines_of
 from treering.capture.quarantine import line_faults
 from treering.errors import Conflict, DuplicateEvent, KeyMissing
-from treering.formats.parsed import LogRecord, ParsedEvent
+from treering.formats.parsed import ParsedEvent
 from treering.ledger.records import EventLocation
 from treering.model.events import NewEvent
 from treering.model.queries import make_seq_cursor
@@ -55,8 +55,11 @@ def batch_faults() -> tuple[type[Exception], ...]:
 class PendingRecord(msgspec.Struct, gc=False):
     """The events of a record, and what has become of them so far."""
 
-    place: LogRecord
-    """Where the record is, without its value: most of that is let go of when it is parsed."""
+    line: int
+    """The line where the record begins."""
+    offset: int
+    """The byte where it begins."""
+    size: int
     events: list[ParsedEvent]
     waiting: int = 0
     """Its events that are not recorded yet."""

@@ -54,25 +54,26 @@ class EventMatcher:
         self._former = former
         self._is_resumed = is_resumed
         """Whether the file is read on from where it was left: all of it is new then."""
-        self._ahead: dict[tuple[str, str], str] = {}
-        """The ids of events that will be matched soon, by session and key."""
+        self._ahead: dict[str | tuple[str, str], str] = {}
+        """The ids of events that will be matched soon, by key, or by session and key."""
         self._own_ids: dict[tuple[str, str], str] = {}
         """The ids of events whose keys are those of others, by session and key."""
 
-    def look_ahead(self, events: Iterable[ParsedEvent]) -> set[str]:
+    def look_ahead(self, events: Sequence[ParsedEvent]) -> set[str]:
         """Return the ids that ``new_items`` will ask for, as far as they are known already."""
         if self._buffer.has_legacy_ids:
             return set()  # A session may get another name then, and its events other ids.
-        ahead, ids, is_global = self._ahead, self._ids, self._source.keys_are_global
-        for event in events:
-            session, key = event.session, event.key
-            ahead[session, key] = ids.everywhere(key) if is_global else ids.named(session, key)
-        openings = (
-            opening_id
-            for session in {session for session, _ in self._ahead}
-            for opening_id in self._sessions.mark_ids(session, self._source.sessions.get(session))
-        )
-        return {*self._ahead.values(), *openings}
+        if self._source.keys_are_global:
+            everywhere = self._ids.everywhere
+            self._ahead = {event.key: everywhere(event.key) for event in events}
+        else:
+            named = self._ids.named
+            keys = {(event.session, event.key) for event in events}
+            self._ahead = {key: named(*key) for key in keys}
+        ids = set(self._ahead.values())
+        for session in {event.session for event in events}:
+            ids.update(self._sessions.mark_ids(session, self._source.sessions.get(session)))
+        return ids
 
     def new_items(
         self, scope: Scope, pairs: Sequence[tuple[PendingRecord, ParsedEvent]]
@@ -81,11 +82,7 @@ class EventMatcher:
         if self._source.keys_are_global:
             ahead, everywhere = self._ahead, self._ids.everywhere
             items = [
-                Item(
-                    record,
-                    event,
-                    [ahead.pop((event.session, event.key), "") or everywhere(event.key)],
-                )
+                Item(record, event, [ahead.get(event.key) or everywhere(event.key)])
                 for record, event in pairs
             ]
         else:
@@ -306,7 +303,7 @@ class EventMatcher:
         ``roots`` are those of the sessions so far.
         """
         session, key = event.session, event.key
-        first = self._ahead.pop((session, key), None) or self._ids.named(session, key)
+        first = self._ahead.get((session, key)) or self._ids.named(session, key)
         if session not in roots:
             header = self._source.sessions.get(session)
             roots[session] = self._sessions.roots(scope, session, header)

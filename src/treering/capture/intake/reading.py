@@ -128,9 +128,7 @@ class SubprocessReader:
         command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
         # In a session of its own: Ctrl-C at the terminal stops us, and we stop it.
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, start_new_session=True
-        )
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
         with self._process.stdin or contextlib.nullcontext() as stdin:
             if stdin is not None:
                 stdin.write(msgspec.json.encode(job))

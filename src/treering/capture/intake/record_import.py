@@ -17,11 +17,10 @@ from treering.capture.intake.ledger_buffer import (
     batch_faults,
 )
 from treering.capture.intake.matcher import NO_TIME_MS, EventMatcher
-from treering.capture.intake.reading import place_of
 from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
-from treering.formats.parsed import names_words
+from treering.formats.parsed import LogRecord, names_words
 from treering.formats.records.json_pieces import TORN
 from treering.model.events import NewEvent
 from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX, looks_like_seconds
@@ -32,13 +31,7 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.ledger_buffer import Item, LedgerBuffer
     from treering.capture.intake.reading import ReadStep
-    from treering.formats.parsed import (
-        LogRecord,
-        ParsedEvent,
-        ParsedRecord,
-        SessionHeader,
-        SessionSource,
-    )
+    from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, SessionSource
     from treering.model.intakes import SourceState
     from treering.model.scopes import Scope
 
@@ -178,10 +171,12 @@ class RecordImport:
             if event.kind in AIMED_KINDS:
                 self._match()  # It refers to earlier events, which need their seqs first.
                 break
-        place = place_of(parsed.record)
-        self._pending.append(PendingRecord(place, parsed.events))
+        # Without the value of the record: most of that can go when it is parsed.
+        record = parsed.record
+        size = record.end - record.offset
+        self._pending.append(PendingRecord(record.line, record.offset, size, parsed.events))
         self._pending_events += len(parsed.events)
-        self._pending_bytes += place.end - place.offset
+        self._pending_bytes += size
         if self._pending_events >= BATCH_EVENTS or self._pending_bytes >= BATCH_BYTES:
             self._match()
 
@@ -195,7 +190,8 @@ class RecordImport:
         for record in pending:
             record.waiting += 1
             for event in record.events:
-                if event.session not in by_session:
+                found = by_session.get(event.session)
+                if found is None:
                     header = self._source.sessions.get(event.session)
                     try:
                         scope = self.sessions.see(event.session, header)
@@ -206,9 +202,9 @@ class RecordImport:
                     parent = None if header is None else header.forked_from
                     at = by_session[parent][0] + 1 if parent in by_session else 0
                     rounds += [{} for _ in range(at + 1 - len(rounds))]
-                    by_session[event.session] = at, rounds[at].setdefault(scope, [])
+                    found = by_session[event.session] = at, rounds[at].setdefault(scope, [])
                     self._counter.sessions[self.sessions.ids.hidden(event.session)] = None
-                by_session[event.session][1].append((record, event))
+                found[1].append((record, event))
         for scope, pairs in (item for by_scope in rounds for item in by_scope.items()):
             waiting: list[WaitingEvent] = []
             try:
@@ -217,7 +213,10 @@ class RecordImport:
                 self._take_back(scope, waiting)
                 self._record_now(scope, pairs)
         for record in pending:
-            self._release(record)
+            if record.waiting > 1:
+                record.waiting -= 1
+            else:
+                self._release(record)
 
     def _add_items(self, scope: Scope, items: Sequence[Item], waiting: list[WaitingEvent]) -> None:
         """Have new events recorded with the next batch; ``waiting`` are those not added yet."""
@@ -245,7 +244,7 @@ class RecordImport:
             record = None if entry.item is None else entry.item.record
             if record is not None and record is not last:
                 last = record
-                size += record.place.end - record.place.offset
+                size += record.size
         self._buffer.add(self, scope, moved, size)
 
     def _release(self, record: PendingRecord) -> None:
@@ -254,7 +253,8 @@ class RecordImport:
         if record.waiting:
             return
         if record.failure is not None:
-            self._counter.fail(record.place, record.failure)
+            end = record.offset + record.size
+            self._counter.fail(LogRecord(None, record.line, record.offset, end), record.failure)
         elif record.new_events:
             self._counter.imported += 1
             if record.has_own_id:
