@@ -467,7 +467,7 @@ class Reader:
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return the locations of events by id, erased or not; unknown ids are left out."""
-        with self.database.reading() as connection:
+        with self.database.reading_at_hand() as connection:
             number, scope_key = find_scope(connection, scope)
             keys = (
                 {encoding.id_key(scope_key, event_id)[0]: event_id for event_id in event_ids}
