@@ -86,6 +86,21 @@ def test_the_id_of_an_expired_event_is_known_in_the_copy(open_ledger: Callable[[
     assert target.append([called(event_id="old", ts_ms=NOON)])[0].expired
 
 
+def test_an_id_that_was_looked_for_in_vain_is_known_once_it_was_restored(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    # More than are looked up one by one.
+    events = [said(f"event {n}", event_id=f"e{n}", ts_ms=NOON) for n in range(20)]
+    recorded = source.append(events)
+    target.append([said("first", session_id="s2")])
+    assert target.find_ids(HERE, [event.event_id or "" for event in events]) == {}
+
+    target.admin.restore(io.BytesIO(exported(source)))
+
+    assert [head.link for head in target.append(events)] == [head.link for head in recorded]
+
+
 def test_one_session_can_be_exported(source: Ledger, open_ledger: Callable[[], Ledger]) -> None:
     target = open_ledger()
 

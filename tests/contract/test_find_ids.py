@@ -10,6 +10,7 @@ from treering.ledger.records import EventLocation
 
 if TYPE_CHECKING:
     from treering import Ledger
+    from treering.model.events import NewEvent
 
 HERE, THERE = "acme/app", "acme/web"
 STARTS = ("0a1b2c3d", "0a1b2c3f", "0a1b2c30", "0a1b2c40", "ffffffff")
@@ -49,6 +50,29 @@ def test_as_many_ids_are_found_as_are_asked_for(ledger: Ledger, count: int) -> N
 
     for some in (named[:count], named[-count:]):
         assert set(ledger.find_ids(HERE, some)) == set(some)
+
+
+def named_events(ledger: Ledger) -> list[NewEvent]:
+    """Return more events than are looked up one by one."""
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    names = [f"event-{number}" for number in range(20)]
+    return [session.new_event("ops.decision", "go", event_id=name, ts_ms=5) for name in names]
+
+
+@pytest.mark.parametrize("count", [1, 10, 20])
+def test_an_id_that_was_looked_for_in_vain_is_known_once_it_was_recorded(
+    ledger: Ledger, count: int
+) -> None:
+    events = named_events(ledger)
+    ledger.session("s1", scope=HERE, agent="lyria").record("ops.decision", "first")
+    assert ledger.find_ids(HERE, [event.event_id or "" for event in events]) == {}
+
+    before = ledger.append(events[:count])
+    after = ledger.append(events)
+
+    assert [header.position for header in before] == [header.position for header in after[:count]]
+    assert len({header.seq for header in after}) == len(events)
+    assert ledger.append(events) == after
 
 
 def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:

@@ -340,3 +340,17 @@ def test_the_index_is_not_read_for_a_fork_that_is_all_in_the_tail(
     assert last == first
     assert len(read) == 2
     assert not any("seqs_by_session" in statement for statement in read)
+
+
+def test_an_id_that_was_looked_for_in_vain_is_known_once_another_writer_has_recorded_it(
+    tmp_path: Path,
+) -> None:
+    events = [said(f"event {n}", event_id=f"e{n}", ts_ms=NOON) for n in range(2 * LAG)]
+    ids = [event.event_id or "" for event in events]
+    with treering.open(tmp_path / "l.db") as ledger, treering.open(tmp_path / "l.db") as other:
+        ledger.append([said("first")])
+        assert ledger.find_ids(HERE, ids) == {}
+
+        recorded = other.append(events)
+
+        assert ledger.append(events) == recorded

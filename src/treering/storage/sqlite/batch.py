@@ -192,6 +192,9 @@ class Batch:
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
             )
         self._ids.heads.update(self._heads)
+        if self._ids.absent:
+            for named in self._named:
+                self._ids.absent.pop(named, None)
         if self._ids.tail is not None:
             scopes = self._events[_SCOPE::_EVENT_COLUMNS]
             ids = self._events[_EVENT_ID::_EVENT_COLUMNS]
@@ -233,10 +236,15 @@ class Batch:
         if len(drafts) < LOOK_AHEAD_MIN:
             return {}
         by_scope: dict[str, set[str]] = {}
+        unknown: dict[tuple[str, str], tuple[bytes, bool] | None] = {}
+        absent = self._ids.absent
         for draft in drafts:
             if not draft.made_id:
-                by_scope.setdefault(draft.scope, set()).add(draft.event_id)
-        unknown: dict[tuple[str, str], tuple[bytes, bool] | None] = {}
+                known = absent.get((draft.scope, draft.event_id))
+                if known is not None:
+                    unknown[draft.scope, draft.event_id] = known
+                else:
+                    by_scope.setdefault(draft.scope, set()).add(draft.event_id)
         for name, ids in by_scope.items():
             scope, scope_key = self._ids.scope(self.connection, name, create=False)
             if not scope:
@@ -317,6 +325,7 @@ class Batch:
         if not self._ids.hides:
             self.connection.execute("INSERT INTO ledger (name, value) VALUES ('hidden_ids', 1)")
             self._ids.hides = True
+            self._ids.absent.clear()
 
     def is_hidden(self, scope: int, key: bytes, record: Record) -> bool:
         """Whether an id is that of an event that is gone, and is hidden since."""
@@ -527,6 +536,7 @@ class Batch:
 
     def push(self, event: Row, content: Row, session: int, head: tuple[int, bytes]) -> None:
         """Add one event's rows, and move its session's head."""
+        self._ids.absent.clear()
         self._events += event
         self._contents += content
         self._heads[session] = head
@@ -534,6 +544,7 @@ class Batch:
     def drop_tail_ids(self) -> None:
         """Note that ids of events in the tail were changed."""
         self._ids.tail = None
+        self._ids.absent.clear()
 
     def content(
         self,

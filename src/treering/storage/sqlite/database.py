@@ -155,7 +155,7 @@ class Database:
         """Lend a connection for a short read."""
         return _ReadLease(self)
 
-    def reading_at_hand(self) -> AbstractContextManager[apsw.Connection]:
+    def reading_at_hand(self) -> _ReadLease:
         """Lend the writing connection for a short read, such as a writer does before it writes.
 
         It still has the pages that it wrote; all others read them again after each commit. During

@@ -23,6 +23,8 @@ from treering.storage.sqlite.rows import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import apsw
 
     from treering.ledger.records import ForkPoint
@@ -56,6 +58,9 @@ class IdCache:
         self._forgettings = 0
         self.generation = 0
         """Goes up whenever another writer may have written."""
+        self.absent: Final[dict[tuple[str, str], tuple[bytes, bool]]] = {}
+        """Scopes and ids that were looked for and are of no event yet, with their keys, and whether
+        those are hashes."""
         self.forget()
 
     def forget(self) -> None:
@@ -88,6 +93,7 @@ class IdCache:
         self.indexed = 0
         self.tail: set[tuple[int, bytes]] | None = None
         """Scopes and ids of the events in no index yet; None until they are looked for."""
+        self.absent.clear()
         self.version = -1
 
     def refresh(self, connection: apsw.Connection) -> None:
@@ -103,6 +109,7 @@ class IdCache:
             self.drop_names()
         self.heads.clear()
         self.runs.clear()
+        self.absent.clear()
         self.generation += 1
         self.counted = -1
         self.digests.clear()
@@ -119,6 +126,15 @@ class IdCache:
         if self.tail is None:
             self.tail = indexes.tail_ids(connection)
         return self.tail
+
+    def note_absent(self, scope: str, keyed: Mapping[str, tuple[bytes, bool]]) -> None:
+        """Remember ids, with their keys, that the writing connection has just looked for in vain.
+
+        Whoever adds one takes it out again; what another writer adds shows in the version.
+        """
+        if len(self.absent) + len(keyed) > REMEMBERED_MAX:
+            self.absent.clear()
+        self.absent.update({(scope, event_id): key for event_id, key in keyed.items()})
 
     def drop_names(self) -> None:
         """Drop the names of sessions and all others; some may have been forgotten."""

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.views import OpenRun
     from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.rows import Row
 
 LAST: Final = 2**62
@@ -218,9 +219,11 @@ _kind_in: Final = itemgetter(rows.KIND)
 class Reader:
     """Answers reads from the pool of reading connections."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, vault: Vault, ids: IdCache | None = None) -> None:
+        """Take what the writer remembers, if there is one."""
         self.database = database
         self._vault = vault
+        self._ids = ids
         self.opener = Opener(vault)
         self._failed: dict[tuple[int, int], tuple[int, int]] = {}
         """Stretches of failed runs, by session and run: the seq after them, and their first."""
@@ -467,17 +470,22 @@ class Reader:
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return the locations of events by id, erased or not; unknown ids are left out."""
-        with self.database.reading_at_hand() as connection:
+        reading = self.database.reading_at_hand()
+        with reading as connection:
             number, scope_key = find_scope(connection, scope)
-            keys = (
-                {encoding.id_key(scope_key, event_id)[0]: event_id for event_id in event_ids}
-                if number
-                else {}
-            )
-            if fetch_value(connection, HIDES) and encoding.are_guessable(keys):
+            if not number:
+                return {}
+            keyed = {event_id: encoding.id_key(scope_key, event_id) for event_id in event_ids}
+            keys = {key: event_id for event_id, (key, _) in keyed.items()}
+            hides = fetch_value(connection, HIDES)
+            if hides and encoding.are_guessable(keys):
                 noted = partial(find_note, connection, scope)
                 keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
             positions = indexes.find_ids(connection, number, list(keys)) if keys else {}
+            if self._ids is not None and reading.by_writer and not hides:
+                for key in positions:
+                    del keyed[keys[key]]
+                self._ids.note_absent(scope, keyed)
             if not positions:
                 return {}
             locations = fetch_all(connection, _PLACES, (encode(list(positions.values())),))

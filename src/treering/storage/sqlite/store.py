@@ -118,9 +118,10 @@ class SqliteStore:
         self.vault = vault
         self._database = database
         self._notifier = Notifier()
-        self._writer = Writer(database, IdCache(database), vault)
+        ids = IdCache(database)
+        self._writer = Writer(database, ids, vault)
         self._commits = GroupCommit(self._writer)
-        self.reader = Reader(database, vault)
+        self.reader = Reader(database, vault, ids)
         self.sessions = SessionReader(self.reader)
         self.seals = Seals(self._writer, vault)
         self.leases = Leases(database)
