@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     import base64
     from collections.abc import Callable, Mapping, Sequence
 
+    import zstandard
+
     from treering.ledger.engine import Engine
     from treering.ledger.ports import EventStore
     from treering.model.events import NewEvent
     from treering.model.scopes import Scope
 else:
     base64 = LazyModule("base64")
+    zstandard = LazyModule("zstandard")
 
 
 @checks_arguments
@@ -113,6 +116,8 @@ class ImportAccess:
 _PREFIX: Final = "bookmark:"
 _BASE_64: Final = ":"
 """The prefix of a note in base 64. Older ones are in base 85, which takes Python a millisecond."""
+PACKED_BYTES_MIN: Final = 1_024
+"""Shorter notes are not compressed."""
 _NONCE_BYTES: Final = 16
 _CHECK_BYTES: Final = 8
 
@@ -168,7 +173,7 @@ class Bookmarks:
 
     def _note(self, sealed: str | None) -> Any:
         try:
-            return None if not sealed else decode(self._opened(_decoded(sealed)))
+            return None if not sealed else decode(_unpacked(self._opened(_decoded(sealed))))
         except ValueError:
             return None
 
@@ -179,7 +184,7 @@ class Bookmarks:
     def keep_all(self, notes: Mapping[str, Any]) -> None:
         """Keep JSON values under their names, in one commit."""
         sealed = {
-            self._key(name): _BASE_64 + base64.b64encode(self._sealed(encode(note))).decode()
+            self._key(name): _BASE_64 + base64.b64encode(self._sealed(_packed(note))).decode()
             for name, note in notes.items()
         }
         self._store.cursors.set_all(self._scope, sealed)
@@ -213,6 +218,20 @@ class Bookmarks:
         stream = shake_256(b"treering.bookmark.v1" + self._store.vault.id_key() + nonce)
         mask = int.from_bytes(stream.digest(len(text)), "big")
         return (int.from_bytes(text, "big") ^ mask).to_bytes(len(text), "big")
+
+
+def _packed(note: Any) -> bytes:
+    """Return a note as JSON; a long one compressed, for most have the same few ids many times."""
+    plain = encode(note)
+    if len(plain) < PACKED_BYTES_MIN:
+        return plain
+    return zstandard.ZstdCompressor(level=1).compress(plain)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Return the JSON of a note, which may be of a version that compressed none."""
+    is_plain = not packed.startswith(zstandard.FRAME_HEADER)
+    return packed if is_plain else zstandard.ZstdDecompressor().decompress(packed)
 
 
 def _decoded(note: str) -> bytes:
