@@ -17,6 +17,7 @@ from treering.storage.postgres.address import parse_address
 from treering.storage.postgres.server import connect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -55,7 +56,68 @@ CHANGES: Final = {
         "view episodic_events reads with the rights of its owner"
     ),
     "CREATE VIEW peep AS TABLE events": "view peep reads with the rights of its owner",
+    "ALTER TABLE events_00 OWNER TO {stranger}; GRANT {scoped} TO {stranger}": (
+        "policies do not hold the role {stranger}"
+    ),
+    "GRANT CREATE ON SCHEMA {schema} TO {stranger}": (
+        "CREATE on the schema was granted to {stranger}"
+    ),
+    "CREATE VIEW public.peep AS TABLE {schema}.events; GRANT SELECT ON public.peep TO PUBLIC": (
+        "view public.peep reads with the rights of its owner"
+    ),
+    "CREATE VIEW public.base AS TABLE {schema}.blobs_00;"
+    "CREATE VIEW public.peep AS TABLE public.base; GRANT SELECT (body) ON public.peep TO PUBLIC": (
+        "view public.peep reads with the rights of its owner"
+    ),
+    "CREATE VIEW public.base WITH (security_invoker) AS TABLE {schema}.events;"
+    "CREATE MATERIALIZED VIEW public.peep AS SELECT payload FROM public.base": (
+        "materialized view public.peep is a copy: no policy and no erasure reaches it"
+    ),
+    "CREATE TABLE public.bell (n int); CREATE TABLE public.heard (summary text);"
+    "CREATE RULE ring AS ON INSERT TO public.bell"
+    " DO ALSO INSERT INTO public.heard SELECT summary FROM {schema}.events": (
+        "rule ring on public.bell reads with the rights of its owner"
+    ),
+    "CREATE FUNCTION public.peep() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
+    " BEGIN ATOMIC SELECT count(*) FROM {schema}.events; END": (
+        "function public.peep() reads with the rights of its owner"
+    ),
+    "CREATE FUNCTION public.peep(n int) RETURNS text LANGUAGE plpgsql SECURITY DEFINER"
+    " AS $$ BEGIN RETURN (SELECT summary FROM {schema}.events LIMIT 1 OFFSET n); END $$": (
+        "function public.peep(integer) reads with the rights of its owner"
+    ),
+    "CREATE FUNCTION public.peep() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
+    " SET search_path = {schema} AS 'SELECT count(*) FROM events'": (
+        "function public.peep() reads with the rights of its owner"
+    ),
+    "SET search_path = {schema}; CREATE FUNCTION public.peep() RETURNS bigint LANGUAGE sql"
+    " SECURITY DEFINER AS 'SELECT count(*) FROM events'": (
+        "function public.peep() reads with the rights of its owner"
+    ),
 }
+HARMLESS: Final = (
+    "CREATE VIEW public.own AS TABLE {schema}.events",
+    (
+        "CREATE VIEW public.fair WITH (security_invoker = 1) AS TABLE {schema}.events;"
+        "GRANT SELECT ON public.fair TO PUBLIC"
+    ),
+    (
+        "CREATE FUNCTION public.fair() RETURNS bigint LANGUAGE sql"
+        " BEGIN ATOMIC SELECT count(*) FROM {schema}.events; END"
+    ),
+    (
+        "CREATE FUNCTION public.own() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
+        " BEGIN ATOMIC SELECT count(*) FROM {schema}.events; END;"
+        "REVOKE ALL ON FUNCTION public.own() FROM PUBLIC"
+    ),
+    (
+        "CREATE TABLE public.events (n int); CREATE FUNCTION public.others() RETURNS bigint"
+        " LANGUAGE sql SECURITY DEFINER SET search_path = public AS 'SELECT count(*) FROM events'"
+    ),
+    "CREATE ROLE {stranger}_pooler LOGIN IN ROLE {scoped}, {app}",
+    "CREATE ROLE {stranger}_admin BYPASSRLS IN ROLE {stranger}; GRANT {stranger} TO {scoped}",
+)
+"""What others do in the same database and on the same server, and no way past the policies."""
 
 
 @pytest.fixture
@@ -68,6 +130,33 @@ def tell_story(url: str) -> None:
     with treering.open(url) as ledger:
         for n in range(3):
             ledger.append([said(f"event {n}", scope=scope) for scope in (HERE, ELSEWHERE)])
+
+
+@pytest.fixture
+def stranger(story: Place) -> Iterator[str]:
+    """Return a new role without rights; it and all that are called after it are gone afterwards."""
+    name = f"r_{secrets.token_hex(4)}"
+    story.sql(f"CREATE ROLE {name}")
+    yield name
+    for (role,) in story.sql("SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s)", name):
+        story.sql(f"REASSIGN OWNED BY {role} TO {story.owner}")
+        story.sql(f"DROP OWNED BY {role}")
+        story.sql(f"DROP ROLE {role}")
+
+
+def names_of(story: Place, stranger: str) -> dict[str, str]:
+    address = parse_address(story.url)
+    return {
+        "schema": story.schema,
+        "stranger": stranger,
+        "app": address.app_role,
+        "scoped": address.scoped_role,
+    }
+
+
+def execute(story: Place, statements: str) -> None:
+    with story.connect() as connection:
+        connection.execute(statements.encode())
 
 
 def test_the_layout_that_is_shipped_is_that_of_a_fresh_ledger(story: Place) -> None:
@@ -93,11 +182,12 @@ def test_a_ledger_is_as_it_was_made_whatever_it_is_called(server: Server, schema
 
 @pytest.mark.parametrize(("statement", "difference"), CHANGES.items(), ids=CHANGES.values())
 def test_whatever_changes_the_schema_is_found(
-    story: Place, statement: str, difference: str
+    story: Place, stranger: str, statement: str, difference: str
 ) -> None:
-    story.sql(statement)
+    names = names_of(story, stranger)
+    execute(story, statement.format(**names))
 
-    assert difference in story.administration.status().differences
+    assert difference.format(**names) in story.administration.status().differences
     with treering.open(story.url, mode="ro") as ledger:
         proof = ledger.admin.verify()
     assert not proof.intact
@@ -105,20 +195,56 @@ def test_whatever_changes_the_schema_is_found(
     assert proof.first_broken.detail.startswith("the schema is not as it was made: ")
 
 
-@pytest.mark.parametrize("right", ["BYPASSRLS", "SUPERUSER"])
-def test_a_role_that_policies_do_not_hold_is_found_though_the_owner_is_a_superuser(
-    story: Place, right: str
+@pytest.mark.parametrize("statements", HARMLESS)
+def test_what_no_one_can_read_past_the_policies_with_is_no_change(
+    story: Place, stranger: str, statements: str
 ) -> None:
-    role = f"r_{secrets.token_hex(4)}"
-    story.sql(f"CREATE ROLE {role} IN ROLE {parse_address(story.url).scoped_role}")
+    execute(story, statements.format(**names_of(story, stranger)))
+
+    assert story.administration.status().differences == []
+
+
+@pytest.mark.parametrize("right", ["BYPASSRLS", "SUPERUSER", "REPLICATION"])
+def test_a_role_that_policies_do_not_hold_is_found_though_the_owner_is_a_superuser(
+    story: Place, stranger: str, right: str
+) -> None:
+    story.sql(f"GRANT {parse_address(story.url).scoped_role} TO {stranger}")
+    assert story.administration.status().differences == []
+
+    story.sql(f"ALTER ROLE {stranger} {right}")
+
+    assert story.administration.status().differences == [
+        f"policies do not hold the role {stranger}"
+    ]
+
+
+@pytest.mark.parametrize("option", ["INHERIT FALSE", "SET FALSE", "ADMIN TRUE"])
+def test_a_role_that_can_become_one_that_policies_do_not_hold_is_found(
+    story: Place, stranger: str, option: str
+) -> None:
+    """Over memberships of any number, on both sides."""
+    story.sql(f"CREATE ROLE {stranger}_team IN ROLE {parse_address(story.url).scoped_role}")
+    story.sql(f"GRANT {stranger}_team TO {stranger}")
+    story.sql(f"CREATE ROLE {stranger}_free BYPASSRLS")
+    story.sql(f"CREATE ROLE {stranger}_between IN ROLE {stranger}_free")
+    assert story.administration.status().differences == []
+
+    story.sql(f"GRANT {stranger}_between TO {stranger} WITH {option}")
+
+    assert story.administration.status().differences == [
+        f"policies do not hold the role {stranger}: it can become {stranger}_free"
+    ]
+
+
+def test_a_group_of_the_ledger_that_policies_do_not_hold_is_found(story: Place) -> None:
+    group = parse_address(story.url).app_role
+    story.sql(f"ALTER ROLE {group} BYPASSRLS")
     try:
-        assert story.administration.status().differences == []
-        story.sql(f"ALTER ROLE {role} {right}")
         differences = story.administration.status().differences
     finally:
-        story.sql(f"DROP ROLE {role}")
+        story.sql(f"ALTER ROLE {group} NOBYPASSRLS")
 
-    assert differences == [f"policies do not hold the role {role}"]
+    assert differences == [f"policies do not hold the role {group}"]
 
 
 def test_an_init_renews_the_walls(story: Place) -> None:

@@ -19,6 +19,7 @@ import uuid_utils
 from psycopg import sql
 
 from treering.errors import Corrupt, NotFound, SchemaTooNew, SchemaTooOld, Unsupported
+from treering.storage.postgres.leaks import leaks
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -304,22 +305,6 @@ FROM pg_class AS c
 JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attacl IS NOT NULL
 WHERE c.relnamespace = %(schema)s::text::regnamespace
   AND (c.relispartition OR c.relname ~ %(near)s)
-UNION ALL
-SELECT format('policies do not hold the role %%s', m.rolname)
-FROM pg_auth_members AS a
-JOIN pg_roles AS m ON m.oid = a.member
-WHERE a.roleid = ANY(%(groups)s::text[]::regrole[]::oid[]) AND (m.rolsuper OR m.rolbypassrls)
-  -- A superuser counts as a member of every role: ask for a membership that was granted.
-  AND NOT EXISTS (
-    SELECT 1 FROM pg_auth_members AS o
-    JOIN pg_class AS c ON c.oid = 'events'::regclass AND c.relowner = o.member
-    WHERE o.roleid = a.roleid
-  )
-UNION ALL
-SELECT format('view %%s reads with the rights of its owner', c.relname)
-FROM pg_class AS c
-WHERE c.relnamespace = %(schema)s::text::regnamespace AND c.relkind = 'v'
-  AND NOT coalesce(c.reloptions && '{security_invoker=true,security_invoker=on}', false)
 """
 _GROUPS: Final = """
 SELECT r.rolname
@@ -352,6 +337,7 @@ def differences(connection: Connection, address: Address) -> list[str]:
     ]
     values = {"schema": address.schema, "near": _NEAR, "groups": groups}
     changes += [row[0] for row in connection.execute(_OPEN_PARTS, values)]
+    changes += leaks(connection, address.schema, groups)
     return sorted(changes)[:SHOWN_MAX]
 
 
