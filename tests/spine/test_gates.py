@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -171,6 +173,38 @@ def test_every_result_is_shown_to_each_gate_once_before_it_is_kept(book: Ledger)
 
 
 # Gates that fail.
+
+
+class Odd(BaseException):
+    """Not an Exception, and no way to end a program either."""
+
+
+ODD: Final = [Odd("broken"), GeneratorExit(), CancelledError(), StopIteration(1)]
+
+
+@pytest.mark.parametrize("asked", ["before_run", "before_tool", "before_sending", "persist"])
+@pytest.mark.parametrize("answer", ODD, ids=repr)
+def test_no_gate_takes_the_run_with_it_whatever_it_raises(
+    book: Ledger, asked: str, answer: BaseException
+) -> None:
+    answers: dict[str, Any] = {asked: answer}
+    with turn_with(book, Warden(**answers)) as turn:
+        with contextlib.suppress(treering.errors.ToolDenied):
+            turn.tools.started("look", call_id="c1").finish("blue")
+        turn.deliver("hello")
+
+    assert turn.state == "ended"
+
+
+def test_what_a_gate_says_in_other_types_is_taken_for_text(book: Ledger) -> None:
+    asked = Preparation(system_prompt=5, prepend_context=["it rains"])  # type: ignore[arg-type]
+    denied = Verdict(blocked=True, reason={"day": "\ud800"})  # type: ignore[arg-type]
+    with turn_with(book, Warden(before_run=asked, before_tool=denied)) as turn:
+        assert (turn.system_prompt, turn.prepend_context) == ("5", '["it rains"]')
+        with pytest.raises(treering.errors.ToolDenied, match="day"):
+            turn.tools.started("look")
+
+    assert turn.state == "ended"
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("broken"), None, "yes"], ids=repr)

@@ -195,6 +195,7 @@ CASES: list[tuple[Any, Any, list[tuple[str, str, str]]]] = [
     (Colour.RED, [255, 0, 0], [("", "Colour", "value"), ("", "tuple", "list")]),
     (Level.HIGH, 3, [("", "Level", "value")]),
     (Mode.FAST, "fast", [("", "Mode", "value")]),
+    (collections.UserString("fast"), "fast", [("", "collections.UserString", "value")]),
     (
         Order(1, WHEN),
         {"number": 1, "when": WHEN.isoformat()},
@@ -416,7 +417,23 @@ def boom(*_: object) -> Any:
     raise Boom
 
 
+class Unnamed(type):
+    """A class of it does not say what it is called."""
+
+    __name__ = property(boom)
+
+
+class Text(str):
+    """Text that shows nothing of itself but to those who ask ``str``."""
+
+    __slots__ = ()
+    __str__ = __getitem__ = __len__ = __iter__ = encode = boom  # type: ignore[assignment]
+
+
 HOSTILE: Final[list[tuple[type, str, Any]]] = [
+    (object, "__repr__", lambda _: Text("text")),
+    (Exception, "__str__", lambda _: Text("text")),
+    (dt.datetime, "isoformat", lambda _: Text("text")),
     *((object, name, boom) for name in ("__repr__", "__getattribute__", "__fspath__")),
     *((object, name, property(boom)) for name in ("__class__", "__dict__", "__dataclass_fields__")),
     *((kind, name, boom) for kind in (list, dict) for name in ("__iter__", "__len__", "keys")),
@@ -429,7 +446,8 @@ HOSTILE: Final[list[tuple[type, str, Any]]] = [
 def test_a_tool_succeeds_whatever_its_output_raises(
     ledger: Ledger, kind: type, name: str, answer: Any
 ) -> None:
-    output = type("Hostile", (kind,), {name: answer})()
+    arguments = (2026, 3, 4) if kind is dt.datetime else ()
+    output = Unnamed("Hostile", (kind,), {name: answer})(*arguments)
     session = ledger.session("s1", scope=HERE, agent="lyria")
 
     with session.turn() as turn, turn.tool("x", {"given": output}) as call:

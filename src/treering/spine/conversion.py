@@ -13,7 +13,7 @@ import base64
 import dataclasses
 import math
 import os
-from collections import deque
+from collections import UserString, deque
 from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
@@ -68,7 +68,7 @@ _SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _INTEGER_BITS: Final = 63
 _MARKS: Final = "converted"
-_STOPS: Final = (KeyboardInterrupt, SystemExit)
+STOPS: Final = (KeyboardInterrupt, SystemExit)
 """What ends a program, and is not to be taken for an answer of foreign code."""
 
 
@@ -83,7 +83,7 @@ def to_json(value: Any, at: str = "") -> tuple[Json, list[Mark]]:
         if is_plain(converted):
             encode(converted)  # Keys and surrogates are not looked at by is_plain.
             return converted, []
-    except _STOPS:
+    except STOPS:
         raise
     except BaseException:  # noqa: BLE001, S110  (not JSON: foreign code may raise anything)
         pass
@@ -148,16 +148,14 @@ def shorten_values(payload: Any) -> tuple[Any, list[Mark]]:
 
 def type_name(value: Any) -> str:
     """Return the name of the type of ``value``, with its module unless it is built in."""
-    # Not by way of a metaclass, which may say anything.
-    kind = type(value)
-    name, module = (type.__getattribute__(kind, field) for field in ("__qualname__", "__module__"))
+    name, module = (_field(type(value), field) for field in ("__qualname__", "__module__"))
     full = name if module == "builtins" or type(module) is not str else f"{module}.{name}"
     return plain(full[:_TYPE_CHARACTERS_MAX])
 
 
 def plain(text: str) -> str:
-    """Return ``text`` with what no encoding can hold written out."""
-    return text.encode(errors="backslashreplace").decode()
+    """Return ``text``, of whatever type, with what no encoding can hold written out."""
+    return str.encode(text, errors="backslashreplace").decode()
 
 
 class _Conversion:
@@ -180,7 +178,7 @@ class _Conversion:
             return self._text(value, at)
         try:
             return self._convert_other(value, at, depth)
-        except _STOPS:
+        except STOPS:
             raise
         except BaseException:  # noqa: BLE001  (foreign code may raise anything)
             return self._repr(value, at)
@@ -189,7 +187,7 @@ class _Conversion:
         converted, form = _simple(value)
         if form is not None:
             self._mark(at, value, form)
-            return converted  # type: ignore[no-any-return]
+            return plain(converted) if isinstance(converted, str) else converted
         if form is None and converted is not None:
             # A JSON value in another type: an enum's, or a scalar's of an array library.
             self._mark(at, value, "value")
@@ -247,7 +245,7 @@ class _Conversion:
 
     def _key(self, key: Any) -> str:
         if isinstance(key, str):
-            return plain(str.__str__(key))
+            return plain(key)
         converted, form = _simple(key)
         if isinstance(key, Enum):
             converted = key.value
@@ -322,7 +320,9 @@ def _simple(value: Any) -> tuple[Any, str | None]:  # noqa: C901  (one case a ty
         case Enum():
             return (value.value, None) if value.value is not None else ("null", "value")
         case str():
-            return plain(str.__str__(value)), "value"
+            return value, "value"
+        case UserString():  # A sequence, too: of texts that hold themselves.
+            return value.data, "value"
         case bool() | int():
             return int.__int__(value), None
         case float():
@@ -337,7 +337,7 @@ def _simple(value: Any) -> tuple[Any, str | None]:  # noqa: C901  (one case a ty
             return str(value), "text"
         case os.PathLike():
             path = os.fspath(value)
-            return plain(os.fsdecode(path) if isinstance(path, bytes) else path), "text"
+            return os.fsdecode(path) if isinstance(path, bytes) else path, "text"
         case BaseException():
             return described(value), "object"
     if _is_array(value) and value.shape == ():
@@ -348,12 +348,22 @@ def _simple(value: Any) -> tuple[Any, str | None]:  # noqa: C901  (one case a ty
 def described(error: BaseException) -> dict[str, str]:
     """Return an exception as values, whatever its text is like."""
     try:
-        message = str(error)
-    except _STOPS:
+        message = plain(str(error))
+    except STOPS:
         raise
     except BaseException:  # noqa: BLE001  (an exception that cannot say what it is about)
         message = "(it has no text)"
-    return {"class": plain(type(error).__name__[:_TYPE_CHARACTERS_MAX]), "message": plain(message)}
+    return {"class": class_name(error), "message": message}
+
+
+def class_name(error: BaseException) -> str:
+    """Return the name of the class of ``error``, without its module."""
+    return plain(_field(type(error), "__name__")[:_TYPE_CHARACTERS_MAX])
+
+
+def _field(kind: type, name: str) -> Any:
+    """Return a field of a class; not by way of its metaclass, which may say anything."""
+    return vars(type)[name].__get__(kind)
 
 
 def _bytes(value: bytes) -> tuple[str, str]:
@@ -395,7 +405,7 @@ def _parts(value: Any) -> Any:
         return value
     try:
         found = _fields(value) or _items(value)
-    except _STOPS:
+    except STOPS:
         raise
     except BaseException:  # noqa: BLE001  (foreign code may raise anything)
         found = None
@@ -430,7 +440,7 @@ def _is_array(value: Any) -> bool:
 def _comes_back(value: Any) -> bool:
     try:
         return bool(decode(encode(value)) == value)
-    except _STOPS:
+    except STOPS:
         raise
     except BaseException:  # noqa: BLE001  (it holds what is not JSON, or itself)
         return False
@@ -446,9 +456,9 @@ def _digits(value: int) -> str:
 def _repr_of(value: Any) -> tuple[str, int]:
     """Return what ``repr`` says, bounded, and how long it was."""
     try:
-        text = repr(value)
-    except _STOPS:
+        text = str.__str__(repr(value))  # Which may be of another type as well.
+    except STOPS:
         raise
     except BaseException as error:  # noqa: BLE001  (foreign code may raise anything)
-        text = f"<{type_name(value)}: its repr raised {type(error).__name__}>"
+        text = f"<{type_name(value)}: its repr raised {class_name(error)}>"
     return plain(text[:REPR_CHARACTERS_MAX]), len(text)

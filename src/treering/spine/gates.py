@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from treering.lazy import lazy_logger
 from treering.model.codec import canonical
+from treering.spine.conversion import STOPS, class_name, to_text
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 from treering.spine.sink_queue import in_words
 
@@ -38,9 +39,12 @@ class Gates:
         for gate in self._gates:
             try:
                 added = gate.before_run(occasion, prompt)
-                system = system if added.system_prompt is None else added.system_prompt
-                contexts += [added.prepend_context] if added.prepend_context else []
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
+                prompts = _text(added.system_prompt), _text(added.prepend_context)
+                system = system if prompts[0] is None else prompts[0]
+                contexts += [prompts[1]] if prompts[1] else []
+            except STOPS:
+                raise
+            except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, "before_run", error)
         return Preparation(system_prompt=system, prepend_context="\n\n".join(contexts) or None)
 
@@ -70,7 +74,9 @@ class Gates:
                 )  # fmt: skip
                 canonical(recorded, "output")
                 output = recorded
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
+            except STOPS:
+                raise
+            except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, "persist", error)
         return output
 
@@ -79,16 +85,22 @@ class Gates:
         for gate in self._gates:
             try:
                 verdict = ask(gate, given if changed is None else changed)
-                blocked, content = verdict.blocked, verdict.content
+                blocked, content, reason = verdict.blocked, verdict.content, _text(verdict.reason)
                 canonical(content, "content")
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
+                if blocked:
+                    return Verdict(blocked=True, reason=reason)
+            except STOPS:
+                raise
+            except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, name, error)
-                return Verdict(blocked=True, reason=f"a gate failed: {type(error).__name__}")
-            if blocked:
-                return verdict
+                return Verdict(blocked=True, reason=f"a gate failed: {class_name(error)}")
             changed = changed if content is None else content
         return Verdict(content=changed)
 
 
-def _complain(gate: Gate, name: str, error: Exception) -> None:
+def _text(value: Any) -> str | None:
+    return None if value is None else to_text(value)[0]
+
+
+def _complain(gate: Gate, name: str, error: BaseException) -> None:
     _log.error("%s of gate %s: %s", name, getattr(gate, "name", "?"), in_words(error))

@@ -33,6 +33,7 @@ from treering.model.codec import decode, encode
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.kinds import KINDS, parse_kinds
 from treering.model.parts import safe_part
+from treering.spine.conversion import STOPS, class_name, plain
 from treering.spine.ports import Delivery, SinkStatus, Undeliverable
 
 if TYPE_CHECKING:
@@ -464,10 +465,12 @@ class Overtime(TimeoutError):
 
 def in_words(error: BaseException) -> str:
     """Return an error in words; one that cannot be put into words, by its name."""
-    name = type(error).__name__
+    name = class_name(error)
     try:
-        return str(error) if isinstance(error, Overtime) else f"{name}: {error}"
-    except Exception:  # noqa: BLE001  (foreign code may raise anything)
+        return str(error) if isinstance(error, Overtime) else f"{name}: {plain(str(error))}"
+    except STOPS:
+        raise
+    except BaseException:  # noqa: BLE001  (foreign code may raise anything)
         return name
 
 
