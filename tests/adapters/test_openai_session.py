@@ -192,6 +192,49 @@ def test_a_compacted_session_is_the_same_and_says_nothing_twice(ledger: Ledger) 
     assert kinds(ledger) == ["session.opened", "conversation.user", "conversation.assistant"]
 
 
+class Locked:
+    """It cannot be copied, compared or shown."""
+
+    def __repr__(self) -> str:
+        raise GeneratorExit
+
+    __deepcopy__ = __eq__ = __hash__ = __repr__  # type: ignore[assignment]
+
+
+def nested(levels: int) -> Any:
+    return {"more": nested(levels - 1)} if levels else {}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": "hi", "beside": Locked()},
+        {"role": Locked(), "content": "hi"},
+        {"type": "function_call", "call_id": Locked(), "name": "tide", "arguments": "{}"},
+        {"type": "function_call", "call_id": "\ud800", "name": "tide", "arguments": "{}"},
+        {"type": 5, "role": "user", "content": "hi"},
+        {"role": "user", "content": "hi", "beside": nested(63)},
+        {"role": "user", "content": "hi", "beside": nested(900)},
+        {"role": "user", "content": "hi", "beside": (number for number in range(3))},
+    ],
+    ids="-".join,
+)
+def test_an_item_of_any_form_costs_neither_the_turn_nor_the_items_beside_it(
+    ledger: Ledger, item: Any
+) -> None:
+    async def main() -> list[Any]:
+        memory = TreeringSession(ledger, "s1", scope=SCOPE)
+        await memory.add_items([{"role": "user", "content": "first"}, item])
+        assert memory.log.lost == 0
+        return [await memory.pop_item(), *await memory.get_items()]
+
+    popped, *left = asyncio.run(main())
+
+    assert left == [{"role": "user", "content": "first"}]
+    assert popped.keys() == item.keys()
+    assert popped["content" if "content" in item else "name"] in {"hi", "tide"}
+
+
 def test_a_write_that_has_begun_is_completed_although_its_task_is_cancelled(ledger: Ledger) -> None:
     session = TreeringSession(ledger, "s1", scope=SCOPE, strict=True)
 

@@ -25,25 +25,18 @@ import msgspec
 
 from treering.adapters.backlog import Backlog, BacklogStatus, Spool, report_in
 from treering.clock import now_ms
-from treering.errors import (
-    InvalidInput,
-    NotFound,
-    RunClosed,
-    StorageError,
-    ToolDenied,
-    TreeringError,
-)
+from treering.errors import InvalidInput, NotFound, RunClosed, StorageError, ToolDenied
 from treering.formats.event_content import outcome
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import KeyedRecord, KeyedRecords, RecordChange, keys_of
 from treering.locks import Lock
-from treering.model.codec import decode, encode
+from treering.model.codec import canonical, encode
 from treering.model.fields import fit_name
 from treering.model.parts import ToolCalled
-from treering.spine.conversion import to_json
+from treering.spine.conversion import STOPS, to_json
 from treering.spine.run_events import said
-from treering.spine.words import new_id
+from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +118,7 @@ class ItemLog(BacklogStatus):
     def add(self, items: Sequence[Any]) -> None:
         """Add items at the end."""
         if items:
-            self._change(ItemChange("add", {new_id(): item for item in deepcopy(list(items))}))
+            self._change(ItemChange("add", {new_id(): _copied(item) for item in items}))
 
     def pop(self) -> Any:
         """Remove the last item, and hide what it says; return it, or None if the log is empty."""
@@ -187,13 +180,24 @@ class ItemLog(BacklogStatus):
             value = storable(item)
             ids = self._put_back(value)
             if ids is None:
-                recorded = [recorder.record(part) for part in self._parts_of(item)]
+                recorded = [recorder.record(part) for part in self._said_in(item)]
                 ids = tuple(dict.fromkeys(filter(None, recorded)))
             changes.append(RecordChange(key=key, value=value, also=ids))
         self._held.open()
         if recorder.beside:
             self._session.open()
         self._records.put_all(changes, beside=recorder.beside)
+
+    def _said_in(self, item: Any) -> Sequence[MessagePart]:
+        """Return what an item says; nothing if it is not in the form of its framework."""
+        try:
+            return self._parts_of(item)
+        except STOPS:
+            raise
+        except BaseException as error:  # noqa: BLE001  (an item may hold anything; it is kept)
+            cause = describe(error)
+            _log.warning("not understood: %s: %s", cause["class"], cause["message"])
+            return []
 
     def _put_back(self, kept: Any) -> tuple[str, ...] | None:
         """Return the events of an item that was cleared before, and is added again."""
@@ -275,21 +279,36 @@ def all_records(records: KeyedRecords, prefix: str) -> list[KeyedRecord]:
     return matching
 
 
+def _copied(item: Any) -> Any:
+    """Return a copy of an item: its framework may still change it."""
+    try:
+        return deepcopy(item)
+    except STOPS:
+        raise
+    except BaseException:  # noqa: BLE001  (foreign code may raise anything)
+        return to_json(item)[0]
+
+
 def storable(value: Any) -> Any:
     """Return ``value`` as a ledger can store it: as it is, or else as text.
 
-    Lone surrogates and numbers that are too large, for example, are stored as text. What is not
-    JSON at all is converted, and comes back as that.
+    Lone surrogates, large numbers and what is nested deep, for example, are stored as text. What
+    is not JSON at all is converted, and comes back as that.
     """
     try:
-        if decode(encode(value)) == value and not _is_escaped(value):
+        canonical({"value": value}, "payload")
+        if not _is_escaped(value):
             return value
-    except (TreeringError, TypeError, ValueError, RecursionError):
+    except STOPS:
+        raise
+    except BaseException:  # noqa: BLE001, S110  (not JSON: foreign code may raise anything)
         pass
     try:
         return {_ESCAPED: json.dumps(value)}
-    except (TypeError, ValueError, RecursionError):
-        return to_json(value)[0]
+    except STOPS:
+        raise
+    except BaseException:  # noqa: BLE001
+        return to_json(value, "/value")[0]
 
 
 def restored(value: Any) -> Any:
@@ -385,6 +404,9 @@ class MessageRecorder:
 
     def record(self, part: MessagePart) -> str | None:
         """Return the id of the event of a part, which is recorded now or with the messages."""
+        if part.call_id:
+            call_id, _ = fit_name(part.call_id, "call_id")
+            part = msgspec.structs.replace(part, call_id=call_id)
         if part.sort == "call":
             self._claims.tools[part.call_id] = part.tool
         elif part.sort == "output" and part.tool is None:
