@@ -19,9 +19,12 @@ import treering
 from broken.injection import LIMIT_S, Steps, in_another_thread, within
 from builders import HERE, said
 from effort import SEED
+from listeners import Listener
 from ports import store_of
 from treering.errors import Busy, OutcomeUnknown
 from treering.garbage import collecting_rarely
+from treering.ledger.keyed_records import RecordChange
+from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,11 +124,61 @@ def erase(ledger: Ledger, name: str) -> None:
     ledger.redact(HERE, event_id=header.event_id)
 
 
+def erase_many(ledger: Ledger, name: str) -> None:
+    session_id = f"erased-{name}"
+    ledger.append([said(str(n), session_id=session_id, payload="x" * 5_000) for n in range(3)])
+    ledger.redact(HERE, session_id=session_id)
+
+
+def expire(ledger: Ledger, name: str) -> None:
+    ledger.append([said(session_id=f"expired-{name}", kind="ops.observation")])
+    ledger.expire(HERE, policy={"ops.observation": 0})
+
+
+def forget(ledger: Ledger, name: str) -> None:
+    user = f"user-{name}"
+    ledger.append([said(f"of {user}", session_id=f"of-{user}", user_id=user)])
+    ledger.memory(HERE).learn(f"Keeps tool {name} in the shed", user=user)
+    ledger.forget(HERE, user=user)
+
+
+def keep_records(ledger: Ledger, name: str) -> None:
+    records = ledger.records(HERE, "kept")
+    before = records.get("count")
+    kept = records.put("count", name, expected="" if before is None else before.version)
+    assert records.put("count", [name], expected=kept.version).version != kept.version
+    records.put_all([RecordChange(key=f"{name}/{n}", value=n) for n in range(3)])
+    records.erase([f"{name}/0"])
+    assert records.keys(f"{name}/") == [f"{name}/1", f"{name}/2"]
+
+
+def fork(ledger: Ledger, name: str) -> None:
+    session = ledger.session(f"forked-{name}", scope=HERE, agent="lyria")
+    with session.turn() as run:
+        run.user("hello")
+    forked = session.fork(f"fork-{name}")
+    with forked.turn() as run:
+        run.user("hello again")
+    assert len(list(forked.turns())) == 2
+
+
+def follow(ledger: Ledger, name: str) -> None:
+    """Have a durable sink follow; what it hands over, it does in its own thread."""
+    spine = ledger.spine([Listener(f"durable-{name}", delivery=DURABLE)])
+    spine.follow(HERE)
+    append(ledger, f"followed-{name}")
+    assert spine.flush(LIMIT_S)
+
+
 WORKS: Final[tuple[Work, ...]] = (
     append, append_several, append_missing, append_to_runs, turn, start_and_end, leases, read,
-    queue, learn, recall, erase,
+    queue, learn, recall, erase, erase_many, expire, forget, keep_records, fork, follow,
 )  # fmt: skip
-REPEATED: Final = {append_to_runs, turn, start_and_end, queue, learn, recall, erase}
+REPEATED: Final = {
+    append_to_runs, turn, start_and_end, queue, learn, recall, erase, erase_many, expire, forget,
+    keep_records,
+}  # fmt: skip
+DURABLE: Final = Delivery(durable=True, on_error="retry")
 """Works that must succeed right after one of them was interrupted."""
 ERRORS: Final = (KeyboardInterrupt, SystemExit, TimeoutError)
 
@@ -181,7 +234,9 @@ def check(one: Ledger, other: Ledger) -> None:
     with within():
         append(one, f"after-{next(names)}")
         in_another_thread(lambda: append(one, f"after-{next(names)}"))
-        in_another_thread(lambda: append(other, f"after-{next(names)}"))
+        newest = f"after-{next(names)}"
+        in_another_thread(lambda: append(other, newest))
+        assert one.event(HERE, newest).event_id == newest  # No reader stays in the past.
         store: Any = store_of(other)
         in_another_thread(lambda: store.leases.hold("here") and store.leases.release("here"))
 

@@ -425,9 +425,12 @@ class Database:
         if reading.by_writer:
             self.lock.release_for(frame)
             return
-        if reading.connection is not None:
-            self._idle.put(reading.connection)
-            reading.connection = None
+        connection, reading.connection = reading.connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")  # Interrupted before it ended its reading.
+                self._idle.put(connection)
         self._lent.discard(reading)
         self._returned.notify()
         if self._closed:
