@@ -27,6 +27,7 @@ from effort import PATIENCE_S
 from formats.logs import codex, pi
 from formats.logs.claude_code import SESSION, Log, call
 from treering.app import import_logs
+from treering.formats import sources
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -238,6 +239,24 @@ def test_files_without_permission_are_refused_and_the_others_taken(tmp_path: Pat
     assert told["refused"] == [f"{folder / 'b.jsonl'} may not be read"]
 
 
+def test_a_log_that_is_removed_while_others_are_read_costs_only_itself(
+    here: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [write(tmp_path / f"{word}.jsonl", claude_log(word).lines) for word in ("a", "b", "c")]
+
+    def removed(path: Path) -> Any:
+        logs[1].unlink(missing_ok=True)
+        return sources.open_source(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("treering.capture.intake.file_import.open_source", removed)
+        receipt = take(here, *logs)
+
+    assert (receipt.files, receipt.files_refused) == (3, 1)
+    said = [event.payload["text"] for event in every_event(here) if event.kind.endswith("user")]
+    assert sorted(said) == ["a", "c"]
+
+
 def test_a_log_is_read_and_nothing_else(here: Ledger, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     for form, (name, records) in VOYAGES.items():
@@ -263,6 +282,7 @@ import json, re, sys
 from pathlib import Path
 import treering
 from treering.app import import_logs
+from treering.formats import sources
 
 with treering.open(sys.argv[1]) as ledger:
     told = import_logs(ledger, [sys.argv[2]], scope="voyages")

@@ -21,7 +21,7 @@ from treering.capture.intake.reading import (
 )
 from treering.capture.intake.record_import import RecordImport
 from treering.capture.quarantine import line_faults, reason_of
-from treering.errors import Busy, InvalidInput, is_interruption
+from treering.errors import Busy, InvalidInput, NotFound, is_interruption
 from treering.formats.parsed import LogRecord, RecordGroup
 from treering.formats.records import read_records
 from treering.formats.sources import open_source
@@ -135,7 +135,7 @@ class FileImport(RecordImport):
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except (NotFound, OSError) as error:  # It may be removed meanwhile.
             if is_interruption(error):
                 raise
             self._state, self._reason = "refused", str(error)
