@@ -130,11 +130,6 @@ def erase_many(ledger: Ledger, name: str) -> None:
     ledger.redact(HERE, session_id=session_id)
 
 
-def expire(ledger: Ledger, name: str) -> None:
-    ledger.append([said(session_id=f"expired-{name}", kind="ops.observation")])
-    ledger.expire(HERE, policy={"ops.observation": 0})
-
-
 def forget(ledger: Ledger, name: str) -> None:
     user = f"user-{name}"
     ledger.append([said(f"of {user}", session_id=f"of-{user}", user_id=user)])
@@ -172,14 +167,11 @@ def follow(ledger: Ledger, name: str) -> None:
 
 WORKS: Final[tuple[Work, ...]] = (
     append, append_several, append_missing, append_to_runs, turn, start_and_end, leases, read,
-    queue, learn, recall, erase, erase_many, expire, forget, keep_records, fork, follow,
+    queue, learn, recall, erase, erase_many, forget, keep_records, fork, follow,
 )  # fmt: skip
-REPEATED: Final = {
-    append_to_runs, turn, start_and_end, queue, learn, recall, erase, erase_many, expire, forget,
-    keep_records,
-}  # fmt: skip
-DURABLE: Final = Delivery(durable=True, on_error="retry")
+REPEATED: Final = {append_to_runs, turn, start_and_end, queue, learn, recall, erase, keep_records}
 """Works that must succeed right after one of them was interrupted."""
+DURABLE: Final = Delivery(durable=True, on_error="retry")
 ERRORS: Final = (KeyboardInterrupt, SystemExit, TimeoutError)
 
 names = itertools.count(1)

@@ -196,6 +196,24 @@ def test_no_gate_takes_the_run_with_it_whatever_it_raises(
     assert turn.state == "ended"
 
 
+class Sealed(dict[str, str]):
+    """It can be encoded, and not be looked into."""
+
+    def items(self) -> Any:
+        raise Odd
+
+
+def test_a_tool_gets_the_input_of_a_gate_as_plain_json(book: Ledger) -> None:
+    given = Verdict(content={"path": Sealed(a="/safe")})
+    with turn_with(book, Warden(before_tool=given)) as turn:
+        call = turn.tools.started("read", {"path": {"a": "/etc"}})
+        call.finish("ok")
+
+    assert call.input == {"path": {"a": "/safe"}}
+    assert type(call.input["path"]) is dict
+    assert turn.state == "ended"
+
+
 def test_what_a_gate_says_in_other_types_is_taken_for_text(book: Ledger) -> None:
     asked = Preparation(system_prompt=5, prepend_context=["it rains"])  # type: ignore[arg-type]
     denied = Verdict(blocked=True, reason={"day": "\ud800"})  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from treering.lazy import lazy_logger
 from treering.model.codec import canonical
-from treering.spine.conversion import STOPS, class_name, to_text
+from treering.spine.conversion import STOPS, class_name, to_json, to_text
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 from treering.spine.sink_queue import in_words
 
@@ -85,8 +85,9 @@ class Gates:
         for gate in self._gates:
             try:
                 verdict = ask(gate, given if changed is None else changed)
-                blocked, content, reason = verdict.blocked, verdict.content, _text(verdict.reason)
-                canonical(content, "content")
+                blocked, reason = verdict.blocked, _text(verdict.reason)
+                canonical(verdict.content, "content")
+                content, _ = to_json(verdict.content)  # It may still be of other types.
                 if blocked:
                     return Verdict(blocked=True, reason=reason)
             except STOPS:
