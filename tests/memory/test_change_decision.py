@@ -51,6 +51,9 @@ def is_ended(*facts: str) -> list[bool]:
         ("I share a flat with my friend Igor.", "Igor moved out, so I have the place to myself."),
         ("Frontend state is handled with Redux.", "We ripped out Redux and use Zustand."),
         ("Based in Manchester", "Relocated to Leeds"),
+        # What a statement is not about may be exchanged, and so may a colleague.
+        ("I work the morning shift.", "I was moved to the evening shift."),
+        ("My desk is in the front room.", "I moved my desk to the back room."),
         # Without any word of change.
         ("I use Chrome", "Firefox is my browser"),
         ("The stand-up is at 9:15", "Stand-up: 9:30"),
@@ -78,6 +81,16 @@ def test_a_change_in_words_that_no_rule_knows_ends_what_it_changes(old: str, new
         ("Maria plays the cello.", "Maria makes pottery in a shared studio."),
         ("I use Chrome", "My wife's browser is Firefox"),
         ("The meeting with Ann is on Tuesday", "The meeting with legal is on Wednesday"),
+        # Another thing or person of the same name, a rumour, and the same with its beginning.
+        ("Our front door is painted red.", "We painted our back door white."),
+        ("Our upstairs bathroom has a tub.", "We ripped the tub out of the downstairs bathroom."),
+        ("My friend Astrid is gluten-free.", "My friend Joao eats gluten again."),
+        ("My parents live in Tenerife.", "My wife's parents have just moved to the Algarve."),
+        (
+            "Karin Holm is our mayor.",
+            "There is a rumour that Karin Holm will not run for mayor again.",
+        ),
+        ("My friend Tomas plays the drums.", "Tomas has played the drums since he was nine."),
         ("Uncle Bob plays the violin.", "Uncle Bob was discharged and is back home."),
         ("Uncle Bob is recovering in hospital.", "Uncle Bob lives with his sister."),
         ("The NAS has 32 GB", "The NAS was moved to rack 4"),

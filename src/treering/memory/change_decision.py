@@ -22,6 +22,7 @@ from treering.memory.change_features import (
     ChangeReader,
     is_english,
     is_surely_english,
+    leaves_alone,
     numbered_things,
     phrases_of,
     speaks_of_change,
@@ -164,7 +165,9 @@ class ChangeJudge:
         keys = [
             key
             for key, old in islice(earlier.items(), most)
-            if _is_read(old) and (not is_silent or self._may_speak_of(old, text))
+            if _is_read(old)
+            and not leaves_alone(text, old)
+            and (not is_silent or self._may_speak_of(old, text))
         ]
         if self._model is not None:
             keys = keys[:MODEL_COMPARED_MAX]

@@ -102,6 +102,25 @@ _DEEDS: Final = word_set(
 )
 """Regular pasts that say what somebody or something is, or what was done once."""
 _BORN: Final = word_set("born arrived")
+_SIDES: Final = tuple(
+    word_set(sides)
+    for sides in (
+        "front back rear", "left right", "upstairs downstairs", "upper lower", "top bottom",
+        "inner outer", "indoor outdoor", "north south east west", "summer winter spring autumn",
+        "northern southern eastern western", "morning afternoon evening",
+    )
+)  # fmt: skip
+"""Words that tell things of one name apart: a front door and a back door are two."""
+_SEVERAL: Final = key_set(
+    "friend cousin sister brother aunt uncle niece nephew neighbour neighbor daughter son grandson"
+    " granddaughter classmate"
+)
+"""Persons of whom one may have more than one."""
+_PERSONAL: Final = word_set("my our his her their")
+_RUMOUR: Final = lazy_pattern(
+    r"^(?:there(?:'s| is| are) (?:\w+ )?(?:rumou?rs?|gossip|talk)|rumou?r has it)\b", re.IGNORECASE
+)
+_CONTINUES: Final = lazy_pattern(r"\b(?:has|have|'ve|'s) (?:been )?\w+.* since\b", re.IGNORECASE)
 _OWN: Final = word_set("i we my our me us")
 _GROUPS: Final = key_set("team family company club")
 _EDGES: Final = '.,;:!?()"'
@@ -210,6 +229,49 @@ class ChangeReader:
             is_bad=any(map(_is_bad, text.split())),
             is_aim=_AIM.search(text) is not None,
         )
+
+
+def leaves_alone(new: str, old: str) -> bool:
+    """Return whether the form of a statement shows that an earlier one stays as it is.
+
+    It is about another thing or person of the same name, a rumour, or since when the same holds.
+    """
+    if _RUMOUR.match(new):
+        return True
+    later, earlier = outline(new), outline(old)
+    if _CONTINUES.search(new) and not _BAD.search(new):
+        return keys_of(earlier.contents()) - _SEVERAL <= keys_of(later.contents())
+    return _is_another(later, earlier) or _is_of_others(later, earlier)
+
+
+def _is_another(later: SentenceOutline, earlier: SentenceOutline) -> bool:
+    """Return whether another thing or person is told apart by a word: the back door, my friend Jo.
+
+    What an earlier statement is not about may well be exchanged: one shift for another.
+    """
+    said, subject = {word.text for word in later.words}, earlier.subject()
+    for side, noun in pairwise(subject):
+        others = next((sides for sides in _SIDES if side.text in sides), frozenset())
+        if others and side.text not in said:
+            after = (two for two, what in pairwise(later.words) if what.key == noun.key)
+            if any(word.text in others for word in after):
+                return True
+    one, other = keys_of(subject), keys_of(later.subject())
+    names = {word.key for word in subject if word.kind == "name"}
+    return bool(
+        one & other & _SEVERAL
+        and names
+        and names.isdisjoint(keys_of(later.contents()))
+        and any(word.kind == "name" and word.key not in one for word in later.subject())
+    )
+
+
+def _is_of_others(later: SentenceOutline, earlier: SentenceOutline) -> bool:
+    """Return whether it is about what somebody else has: my parents, and my wife's parents."""
+    words = earlier.words[: earlier.verb_at]
+    own = {noun.key for whose, noun in pairwise(words) if whose.text in _PERSONAL}
+    of_others = {noun.key for owner, noun in pairwise(later.words) if is_owner(owner)}
+    return bool(own & of_others)
 
 
 def speaks_of_change(text: str) -> bool:
