@@ -45,7 +45,15 @@ from postgres_writers import (
     write_to,
 )
 from threads import in_threads
-from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly, StorageError
+from treering.errors import (
+    Busy,
+    Closed,
+    Conflict,
+    DuplicateEvent,
+    ReadOnly,
+    RunClosed,
+    StorageError,
+)
 from treering.model.scopes import parse_scope
 from treering.storage.postgres import faults
 from treering.storage.postgres import id_cache as known_module
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Ledger
+    from treering.storage.postgres.server import Statement
 
 PROCESSES: Final = 4
 ROUNDS: Final = rounds(4)
@@ -81,12 +90,16 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
     url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[str] = []
-    execute = psycopg.Cursor.execute
+    execute, row = psycopg.Cursor.execute, server_module.Connection.row
 
     def noted(self: psycopg.Cursor[Any], query: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is threading.main_thread():  # Announcements have their own.
             statements.append(str(query))
         return execute(self, query, *args, **kwargs)
+
+    def noted_row(self: server_module.Connection, statement: Statement, values: Any) -> Any:
+        statements.append(statement.name.decode())
+        return row(self, statement, values)
 
     with open_ledger(url) as other:
         ledger.append([said("a", run_id="r1")])
@@ -94,12 +107,68 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
         other.append([said("c", run_id="r1")])
         other.append([said("aside", run_id="r2")])
         monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+        monkeypatch.setattr(server_module.Connection, "row", noted_row)
         overtaken = ledger.append([said("d", run_id="r1")])[0]
         first, again = len(statements), ledger.append([said("e", run_id="r2")])[0]
         monkeypatch.undo()
 
     assert (overtaken.seq, overtaken.run_seq, again.run_seq) == (5, 4, 2)
     assert (first, len(statements)) == (2, 3), statements
+    assert ledger.admin.verify().intact
+
+
+def test_a_writer_that_only_repeated_events_of_a_run_does_not_count_it(
+    url: str, ledger: Ledger
+) -> None:
+    events = [said(text, run_id="r1", event_id=text) for text in ("a", "b")]
+    with open_ledger(url) as other:
+        other.append([events[0]])
+        ledger.append([said("aside")])
+        other.append([events[1]])
+        ledger.append(events)
+        numbers = [ledger.append([said("c", run_id="r1")])[0].run_seq]
+        numbers.append(other.append([said("d", run_id="r1")])[0].run_seq)
+
+    assert numbers == [3, 4]
+    assert ledger.admin.verify().intact
+
+
+@pytest.mark.parametrize("ending", [1, 2], ids=["alone", "in a batch"])
+def test_a_run_that_this_writer_ended_takes_no_more_events(ledger: Ledger, ending: int) -> None:
+    ledger.append([said("a", run_id="r1")])
+    ledger.append([said("b", run_id="r1")])
+    last = [said("c", run_id="r1"), said("the end", run_id="r1", kind="run.ended")]
+    ledger.append(last[-ending:])
+
+    with pytest.raises(RunClosed):
+        ledger.append([said("late", run_id="r1")])
+
+
+def test_an_append_goes_through_after_a_batch_was_refused(ledger: Ledger) -> None:
+    """What is prepared is let go of by psycopg when a transaction is rolled back."""
+    for _ in range(4):
+        ledger.append([said("one"), said("two")])
+        ledger.append([said("alone")])
+    with pytest.raises(Conflict):
+        ledger.append([said("one"), said("two")], expected_seq=1)
+
+    ledger.append([said("alone")])
+
+    assert len(stored(ledger)) == 13
+    assert ledger.admin.verify().intact
+
+
+def test_an_id_is_recorded_once_whoever_repeats_it(url: str, ledger: Ledger) -> None:
+    with open_ledger(url) as other:
+        for writer in (ledger, ledger, other, ledger, other):
+            for event_id in ("a", "b", "c"):
+                writer.append([said(event_id, event_id=event_id)])
+            writer.append([said("between")])
+
+        with pytest.raises(DuplicateEvent):
+            ledger.append([said("something else", event_id="b")])
+
+    assert [header.summary for header in stored(ledger)] == ["a", "b", "c"] + ["between"] * 5
     assert ledger.admin.verify().intact
 
 
@@ -748,6 +817,8 @@ def test_a_connection_keeps_nothing_of_what_it_sent(ledger: Ledger) -> None:
         turn.user("quillwort")
     ledger.append([said("quillwort", session_id="s2")])
 
-    kept = [one for one in gc.get_objects() if isinstance(one, server_module.KeptCursor)]
-    assert kept
-    assert all(one._query is None for one in kept)
+    living = gc.get_objects()
+    connections = [one for one in living if isinstance(one, server_module.Connection)]
+    assert connections
+    assert "quillwort" not in repr([vars(one) for one in connections])
+    assert all(one._query is None for one in living if isinstance(one, psycopg.Cursor))

@@ -142,6 +142,8 @@ class Batch:
         """How far the cache thinks that runs have come, by scope, session and run."""
         self._run_seqs: dict[tuple[str, str, str], int] = {}
         """The last numbers of runs whose events are numbered here, by scope, session and run."""
+        self._added: set[tuple[str, str, str]] = set()
+        """Runs that have events here, by scope, session and run."""
         self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None, int | None]] = {}
         self._repeats: dict[tuple[str, str], Header] = {}
         self._positions: list[int] = []
@@ -310,11 +312,13 @@ class Batch:
         for (scope, session_id), head in self.heads.items():
             self.cache.remember_session(scope, session_id, head.session, self._keys[scope])
             self.cache.note_seq(scope, session_id, head.seq)
-        for (scope, session_id, run_id), number in self._run_seqs.items():
-            if (scope, session_id) in self.heads:
-                head = self.heads[scope, session_id]
+        # Of a run that has only repeats here, somebody else may be the writer.
+        for scope, session_id, run_id in self._added & self._run_seqs.keys():
+            head = self.heads[scope, session_id]
+            if self.runs[head.session, run_id] == RUN_OPEN:  # One that is over has no next number.
                 own = self._own.get((head.session, run_id), 0)
                 writer = own if self._is_own(head.session, run_id, own) else 0
+                number = self._run_seqs[scope, session_id, run_id]
                 self.cache.note_run(scope, session_id, run_id, RunCount(number, head.seq, writer))
 
     def give_back(self) -> None:
@@ -422,6 +426,7 @@ class Batch:
     def _number(self, draft: Draft) -> None:
         """Give a draft its number in its run, if the store counts; note it."""
         run = (draft.scope, draft.session_id, draft.run_id or "")
+        self._added.add(run)
         if draft.counted:
             self._run_seqs[run] = draft.number_after(self._run_seqs[run])
         elif run in self._run_seqs:

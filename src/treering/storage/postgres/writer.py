@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
@@ -15,7 +15,20 @@ from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, moved_on, stored_id
 from treering.storage.postgres.id_cache import CachedSession, IdCache, RunCount, open_scope
-from treering.storage.postgres.server import Connection, Server, enter_scope
+from treering.storage.postgres.server import (
+    BOOL,
+    BYTEA,
+    INT8,
+    TEXT,
+    Connection,
+    Server,
+    Statement,
+    Value,
+    boolean,
+    enter_scope,
+    int8,
+    text,
+)
 from treering.storage.postgres.sessions import find_parent, no_such_seq
 from treering.storage.record_keys import KEYED_KINDS, named_keys
 from treering.storage.repeats import taken
@@ -29,52 +42,70 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.storage.postgres.reader import Reader
 
-_APPEND: Final = b"""
+_STORED: Final = {
+    "session": INT8, "lock": INT8, "session_key": BYTEA, "event_id": BYTEA, "event_name": TEXT,
+    "scope": TEXT, "kind": TEXT, "source": TEXT, "origin": TEXT, "run_id": TEXT, "turn_id": TEXT,
+    "agent_id": TEXT, "user_id": TEXT, "ts_ms": INT8, "recorded_ms": INT8, "flags": INT8,
+    "payload_bytes": INT8, "summary": TEXT, "refs": BYTEA, "payload": BYTEA, "salt": BYTEA,
+    "content_digest": BYTEA, "epoch": INT8, "run_seq": INT8, "last_seq": INT8,
+}  # fmt: skip
+"""The values of every single append."""
+_AT_HEAD: Final = _STORED | {
+    "scope_lock": INT8, "repeatable": BOOL, "sealed": INT8, "run_state": INT8, "run_starts": BOOL,
+    "writer": INT8,
+}  # fmt: skip
+_APPEND: Final = Statement(
+    "treering_append",
+    f"""
 SELECT * FROM append_event(
-  %(lock)s, %(scope_lock)s, %(epoch)s, %(session)s, %(repeatable)s, %(last_seq)s, %(session_key)s,
-  %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
-  %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
-  %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
-  %(content_digest)s, %(header_digest)s, %(run_state)s, %(run_starts)s, NULL
+  {{lock}}, {{scope_lock}}, {{epoch}}, {{session}}, {{repeatable}}, {{last_seq}}, {{session_key}},
+  {{sealed}}, {{event_id}}, {{event_name}}, {{scope}}, {{kind}}, {{source}}, {{origin}}, {{run_id}},
+  {{run_seq}}, {{turn_id}}, {{agent_id}}, {{user_id}}, {{ts_ms}}, {{recorded_ms}}, {{flags}},
+  {SCHEMA_VERSION}, {{payload_bytes}}, {{summary}}, {{refs}}, {{payload}}, {{salt}},
+  {{content_digest}}, {{header_digest}}, {{run_state}}, {{run_starts}}, {{writer}}
 )
-"""
+""",
+    _AT_HEAD | {"header_digest": BYTEA},
+)
 # The server gives the event its number in its run.
-_APPEND_IN_RUN: Final = b"""
+_APPEND_IN_RUN: Final = Statement(
+    "treering_append_in_run",
+    f"""
 SELECT * FROM append_event_in_run(
-  %(lock)s, %(scope_lock)s, %(epoch)s, %(session)s, %(repeatable)s, %(last_seq)s, %(session_key)s,
-  %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
-  %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
-  %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
-  %(content_digest)s, %(header_before)s, %(header_after)s, %(counted)s, %(counted_seq)s,
-  %(run_state)s, %(run_starts)s, %(writer)s, %(is_own)s
+  {{lock}}, {{scope_lock}}, {{epoch}}, {{session}}, {{repeatable}}, {{last_seq}}, {{session_key}},
+  {{sealed}}, {{event_id}}, {{event_name}}, {{scope}}, {{kind}}, {{source}}, {{origin}}, {{run_id}},
+  {{run_seq}}, {{turn_id}}, {{agent_id}}, {{user_id}}, {{ts_ms}}, {{recorded_ms}}, {{flags}},
+  {SCHEMA_VERSION}, {{payload_bytes}}, {{summary}}, {{refs}}, {{payload}}, {{salt}},
+  {{content_digest}}, {{header_before}}, {{header_after}}, {{counted}}, {{counted_seq}},
+  {{run_state}}, {{run_starts}}, {{writer}}, {{is_own}}
 )
-"""
+""",
+    _AT_HEAD
+    | {
+        "header_before": BYTEA,
+        "header_after": BYTEA,
+        "counted": INT8,
+        "counted_seq": INT8,
+        "is_own": BOOL,
+    },
+)
 # The usual event, in one plain statement: half of what append_event costs the server. It needs the
 # seq that its session has come to. Every append moves the head, so a head that is still where our
-# snapshot has it proves that the snapshot is right about the runs, too. Nothing is
-# recorded, and append_event finds out why, if the head has moved, if somebody else has the lock,
-# if an event has the caller's id, if the run is not open or another writer's own, or if the scope
-# is sealed.
+# own event left it proves that the run of that event is still open, and numbered by nobody else.
+# Nothing is recorded, and append_event finds out why, if the head has moved, if somebody else has
+# the lock, or if the scope is sealed; an id that is taken is refused by its index.
 #
 # The lock is taken before the head is written: a transaction gets its xid with its first write,
-# and within a session xids go up with seq. As bytes: psycopg would encode a text for each call.
-_APPEND_NEXT: Final = b"""
+# and within a session xids go up with seq.
+_APPEND_NEXT: Final = Statement(
+    "treering_append_next",
+    f"""
 WITH head AS (
-  UPDATE heads AS h SET seq = h.seq + 1, link = sha256(h.link || %(linked)s)
-  WHERE h.scope = %(scope)s AND h.session = %(session)s AND h.key = %(session_key)s
-    AND h.seq = %(last_seq)s
-    AND NOT EXISTS (SELECT FROM seals AS s WHERE s.scope = %(scope)s)
-    AND (NOT %(repeatable)s OR (
-      SELECT true FROM events AS e
-      WHERE e.scope = %(scope)s AND e.event_id BETWEEN %(event_id)s AND %(event_id)s
-      ORDER BY e.event_id LIMIT 1
-    ) IS NULL)
-    AND (%(run_id)s::text IS NULL OR (
-      SELECT r.state = 0 AND coalesce(r.writer, 0) IN (0, %(writer)s)
-      FROM runs AS r
-      WHERE r.scope = %(scope)s AND r.session = %(session)s AND r.run_id = %(run_id)s
-    ))
-    AND pg_try_advisory_xact_lock(%(lock)s)
+  UPDATE heads AS h SET seq = h.seq + 1, link = sha256(h.link || {{linked}})
+  WHERE h.scope = {{scope}} AND h.session = {{session}} AND h.key = {{session_key}}
+    AND h.seq = {{last_seq}}
+    AND NOT EXISTS (SELECT FROM seals AS s WHERE s.scope = {{scope}})
+    AND pg_try_advisory_xact_lock({{lock}})
   RETURNING h.seq, h.link
 )
 INSERT INTO events (
@@ -83,13 +114,15 @@ INSERT INTO events (
   turn_id, user_id, summary, refs, payload
 )
 SELECT
-  %(session)s, head.seq, %(ts_ms)s, %(recorded_ms)s, %(run_seq)s, %(epoch)s, %(payload_bytes)s,
-  %(flags)s, %(schema_version)s, %(scope)s, %(event_id)s, %(kind)s, %(source)s, %(agent_id)s,
-  %(content_digest)s, head.link, %(salt)s, %(event_name)s, %(origin)s, %(run_id)s, %(turn_id)s,
-  %(user_id)s, %(summary)s, %(refs)s, %(payload)s
+  {{session}}, head.seq, {{ts_ms}}, {{recorded_ms}}, {{run_seq}}, {{epoch}}, {{payload_bytes}},
+  {{flags}}, {SCHEMA_VERSION}, {{scope}}, {{event_id}}, {{kind}}, {{source}}, {{agent_id}},
+  {{content_digest}}, head.link, {{salt}}, {{event_name}}, {{origin}}, {{run_id}}, {{turn_id}},
+  {{user_id}}, {{summary}}, {{refs}}, {{payload}}
 FROM head
 RETURNING position, seq, link
-"""
+""",
+    _STORED | {"linked": BYTEA},
+)
 
 ATTEMPTS_MAX: Final = 3
 COPY_EVENTS_MIN: Final = 100
@@ -157,26 +190,35 @@ class Writer:
         session = self.cache.sessions.get((draft.scope, draft.session_id))
         if session is None or self._may_be_gone(connection, draft, session.scope_key):
             return None
-        values = self._values(draft, session)
-        if values is None:
+        sealed = self.cache.sealed.get(draft.scope)
+        stored = None if sealed is None else self._stored(draft, session, sealed=sealed > 0)
+        if sealed is None or stored is None:
             return None
-        values["epoch"] = connection.epoch
-        values["repeatable"] = again or draft.made_id is None
+        stored.append(int8(connection.epoch))
         count = _UNCOUNTED
         if draft.counted:
             count = self.cache.take_run(draft.scope, draft.session_id, draft.run_id or "")
-        values["writer"] = count.writer
-        if not again:
-            header = self._append_next(connection, draft, values, expected_seq, count)
+        if not again and not sealed:
+            header = self._append_next(connection, draft, stored, expected_seq, count)
             if header is not None:
                 return header
+        values: list[Value] = [
+            *stored,
+            int8(draft.run_seq if not draft.counted else _stated_number(draft)),
+            int8(expected_seq),
+            int8(self.cache.lock_of(draft.scope, "") if sealed else 0),
+            boolean(again or draft.made_id is None),
+            int8(sealed),
+            int8(state_after(draft.kind)),
+            boolean(draft.kind == "run.started"),
+        ]
         return self._append_at_head(connection, draft, session, values, expected_seq, count)
 
     def _append_next(
         self,
         connection: Connection,
         draft: Draft,
-        values: dict[str, Any],
+        stored: Sequence[Value],
         expected_seq: int | None,
         count: RunCount,
     ) -> Header | None:
@@ -185,14 +227,19 @@ class Writer:
         if (
             last_seq is None
             or expected_seq not in {None, last_seq}
-            or values["sealed"]
             or draft.kind in RUN_KINDS
             or not _number(draft, count, last_seq)
         ):
             return None
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
-        values["last_seq"], values["linked"], values["run_seq"] = last_seq, linked, draft.run_seq
-        row = connection.kept_cursor.row(_APPEND_NEXT, values)
+        values = (*stored, int8(draft.run_seq), int8(last_seq), linked)
+        try:
+            row = connection.row(_APPEND_NEXT, values)
+        except UniqueViolation:
+            # The id is taken. There may be more of those: append_event looks for them first.
+            self.cache.lose_seq(draft.scope, draft.session_id)
+            self._note_run(draft, count)
+            raise
         if row is None:
             self.cache.lose_seq(draft.scope, draft.session_id)
             return None
@@ -204,7 +251,7 @@ class Writer:
         connection: Connection,
         draft: Draft,
         session: CachedSession,
-        values: dict[str, Any],
+        values: list[Value],
         expected_seq: int | None,
         count: RunCount,
     ) -> Header | None:
@@ -212,19 +259,10 @@ class Writer:
 
         Return None if it needs a transaction.
         """
-        values |= {
-            "scope_lock": self.cache.lock_of(draft.scope, "") if values["sealed"] else 0,
-            "last_seq": expected_seq,
-            "run_state": state_after(draft.kind),
-            "run_starts": draft.kind == "run.started",
-        }
         if draft.counted:
-            values |= _counting(draft, count)
-            statement = _APPEND_IN_RUN
+            row = connection.row(_APPEND_IN_RUN, values + _counting(draft, count))
         else:
-            values["header_digest"] = draft.header_digest
-            statement = _APPEND
-        row = connection.kept_cursor.row(statement, values)
+            row = connection.row(_APPEND, [*values, None, draft.header_digest])
         if row is None:
             raise AssertionError
         outcome, position, seq, last_link, writer, *number = row
@@ -256,16 +294,16 @@ class Writer:
         return header
 
     def _note_run(self, draft: Draft, count: RunCount) -> None:
-        if draft.counted:
+        if draft.counted and state_after(draft.kind) == RUN_OPEN:
             self.cache.note_run(draft.scope, draft.session_id, draft.run_id or "", count)
 
-    def _values(self, draft: Draft, session: CachedSession) -> dict[str, Any] | None:
-        """Return the stored values of a draft by column; None if its scope has to be checked."""
+    def _stored(self, draft: Draft, session: CachedSession, *, sealed: bool) -> list[Value] | None:
+        """Return the stored values of a draft; None if its scope has to be checked."""
         scope, kind = draft.scope, draft.kind
         event_id, event_name, flags = stored_id(draft, session.scope_key)
         salt: bytes | None = draft.salt
-        payload, sealed = draft.payload, self.cache.sealed.get(scope)
-        if sealed is None or (sealed and payload is not None and not draft.wordless):
+        payload = draft.payload
+        if sealed and payload is not None and not draft.wordless:
             return None
         if sealed and payload is not None and is_sealable(kind):
             secret = self.vault.in_use(scope)
@@ -280,33 +318,13 @@ class Writer:
             and (scope not in self.cache.boxless or self.vault.has_sealed(scope))
         ):
             return None  # The scope may have been sealed meanwhile: that is checked under a lock.
-        return {
-            "lock": session.lock,
-            "session": session.number,
-            "session_key": session.key,
-            "sealed": sealed,
-            "event_id": event_id,
-            "event_name": event_name,
-            "scope": scope,
-            "kind": kind,
-            "source": draft.source,
-            "origin": draft.origin,
-            "run_id": draft.run_id,
-            "run_seq": draft.run_seq,
-            "turn_id": draft.turn_id,
-            "agent_id": draft.agent_id,
-            "user_id": draft.user_id,
-            "ts_ms": draft.ts_ms,
-            "recorded_ms": draft.recorded_ms,
-            "flags": flags,
-            "schema_version": SCHEMA_VERSION,
-            "payload_bytes": draft.payload_bytes,
-            "summary": draft.summary,
-            "refs": draft.stored_refs,
-            "payload": payload,
-            "salt": salt,
-            "content_digest": draft.content_digest,
-        }
+        return [
+            int8(session.number), int8(session.lock), session.key, event_id, text(event_name),
+            scope.encode(), kind.encode(), draft.source.encode(), text(draft.origin),
+            text(draft.run_id), text(draft.turn_id), draft.agent_id.encode(), text(draft.user_id),
+            int8(draft.ts_ms), int8(draft.recorded_ms), int8(flags), int8(draft.payload_bytes),
+            text(draft.summary), draft.stored_refs, payload, salt, draft.content_digest,
+        ]  # fmt: skip
 
     def _may_be_gone(self, connection: Connection, draft: Draft, scope_key: bytes) -> bool:
         """Whether an id may belong to an erased event: the server alone cannot know."""
@@ -449,7 +467,7 @@ def _number(draft: Draft, count: RunCount, last_seq: int) -> bool:
     The number is right as long as the session is at ``last_seq``.
     """
     if not draft.counted:
-        return True
+        return draft.run_id is None  # Otherwise the server has to see that the run is open.
     if not count.number or count.seq != last_seq:
         return False
     try:
@@ -459,15 +477,14 @@ def _number(draft: Draft, count: RunCount, last_seq: int) -> bool:
     return True
 
 
-def _counting(draft: Draft, count: RunCount) -> dict[str, Any]:
+def _stated_number(draft: Draft) -> int | None:
+    return draft.run_seq if draft.given_run_seq else draft.least_run_seq or None
+
+
+def _counting(draft: Draft, count: RunCount) -> list[Value]:
     """Return what the server needs to give ``draft`` its number in its run."""
     before, after = draft.header_around_number()
-    return {
-        "run_seq": draft.run_seq if draft.given_run_seq else draft.least_run_seq or None,
-        "header_before": before,
-        "header_after": after,
-        "counted": count.number,
-        "counted_seq": count.seq,
-        "writer": count.writer or int.from_bytes(os.urandom(8), "big") >> 1 | 1,
-        "is_own": count.writer > 0,
-    }
+    writer = count.writer or int.from_bytes(os.urandom(8), "big") >> 1 | 1
+    return [
+        int8(writer), before, after, int8(count.number), int8(count.seq), boolean(count.writer > 0),
+    ]  # fmt: skip
