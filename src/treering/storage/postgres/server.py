@@ -8,6 +8,7 @@ import os
 import time
 import weakref
 from functools import cached_property
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import psycopg
@@ -60,23 +61,16 @@ TEXT: Final = 25
 BYTEA: Final = 17
 BOOL: Final = 16
 """Types of values, by PostgreSQL's own numbers."""
+_BINARY: Final = psycopg.pq.Format.BINARY
 Value: TypeAlias = bytes | None
 """A value as it is sent."""
 
 
-def int8(number: int | None) -> Value:
-    """Return a number as it is sent."""
-    return None if number is None else number.to_bytes(8, "big", signed=True)
-
-
-def text(value: str | None) -> Value:
-    """Return a text as it is sent."""
-    return None if value is None else value.encode()
-
-
-def boolean(value: bool) -> Value:  # noqa: FBT001  (the value to convert)
-    """Return a truth value as it is sent."""
-    return b"\1" if value else b"\0"
+int8: Final = Struct(">q").pack
+"""A number as it is sent."""
+YES: Final = b"\1"
+NO: Final = b"\0"
+"""Truth values as they are sent."""
 
 
 class Statement:
@@ -87,7 +81,7 @@ class Statement:
         self.name: Final = name.encode()
         self.text: Final = statement.format_map(numbers).encode()
         self.types: Final = tuple(types.values())
-        self.formats: Final = (psycopg.pq.Format.BINARY,) * len(types)
+        self.formats: Final = (_BINARY,) * len(types)
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -110,44 +104,41 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         A statement is prepared when it is sent again.
         """
         sent, sender = self._sent, self.pgconn
-        if statement not in sent:
+        is_prepared = sent.get(statement)
+        if is_prepared is None:
             sent[statement] = False
             sender.send_query_params(
-                statement.text, values, statement.types, statement.formats, psycopg.pq.Format.BINARY
+                statement.text, values, statement.types, statement.formats, _BINARY
             )
-            return self._first_row()
-        if not sent[statement]:
-            sender.send_prepare(statement.name, statement.text, statement.types)
-            self._first_row()
-            sent[statement] = True
-        sender.send_query_prepared(
-            statement.name, values, statement.formats, psycopg.pq.Format.BINARY
-        )
+        else:
+            if not is_prepared:
+                sender.send_prepare(statement.name, statement.text, statement.types)
+                self._result()
+                sent[statement] = True
+            sender.send_query_prepared(statement.name, values, statement.formats, _BINARY)
         try:
-            return self._first_row()
+            result = self._result()
         except InvalidSqlStatementName:
             # psycopg lets go of everything that is prepared when a transaction is rolled back.
             sent[statement] = False
             return self.row(statement, values)
-
-    def _first_row(self) -> list[Any] | None:
-        result = self.wait(execute(self.pgconn))[-1]
-        if result.status not in _DONE:
-            raise psycopg.errors.error_from_result(result)
         if not result.ntuples:
             return None
-        return [_received(result, column) for column in range(result.nfields)]
+        return [
+            value
+            if (value := result.get_value(0, column)) is None or result.ftype(column) == BYTEA
+            else int.from_bytes(value, "big", signed=True)
+            for column in range(result.nfields)
+        ]
+
+    def _result(self) -> PGresult:
+        result: PGresult = self.wait(execute(self.pgconn))[-1]
+        if result.status not in _DONE:
+            raise psycopg.errors.error_from_result(result)
+        return result
 
 
 _DONE: Final = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
-
-
-def _received(result: PGresult, column: int) -> int | bytes | None:
-    """Return a number or bytes of the first row."""
-    value = result.get_value(0, column)
-    if value is None or result.ftype(column) == BYTEA:
-        return value
-    return int.from_bytes(value, "big", signed=True)
 
 
 class Bytes(bytes):
@@ -357,14 +348,7 @@ class Server:
         if self.read_only:
             raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
 
-        def entering(connection: Connection, *, again: bool) -> Result:
-            if connection.epoch < 0:
-                self._enter(connection)
-            if connection.epoch < 0:
-                raise ReadOnlySqlTransaction("the server is a replica")
-            return work(connection, again=again)
-
-        return self._persevere(entering, scope, event_ids)
+        return self._persevere(work, scope, event_ids, writing=True)
 
     @contextlib.contextmanager
     def lend(
@@ -373,10 +357,7 @@ class Server:
         """Lend a connection that sees ``scope``."""
         loan = _Loan(self)
         with loan, loan:
-            connection = loan.take_spare() or loan.take(self._open_pool(), timeout_s)
-            if self.walled:
-                enter_scope(connection, scope)
-            yield connection
+            yield loan.take(scope, timeout_s)
 
     @contextlib.contextmanager
     def aside(self, scope: Scope) -> Iterator[Connection]:
@@ -452,7 +433,12 @@ class Server:
         self._abandon_pool()
 
     def _persevere(
-        self, work: Attempt[Result], scope: Scope | None, event_ids: Sequence[str] = ()
+        self,
+        work: Attempt[Result],
+        scope: Scope | None,
+        event_ids: Sequence[str] = (),
+        *,
+        writing: bool = False,
     ) -> Result:
         if scope is None and self.walled:
             raise NotPermitted(
@@ -461,10 +447,13 @@ class Server:
             )
         deadline, pause, sent = time.monotonic() + PATIENCE_S, 0.02, False
         while True:
-            lent = False
+            lent, loan = False, _Loan(self)
             try:
-                with self.lend(scope, self._slice(deadline)) as connection:
+                with loan, loan:
+                    connection = loan.take(scope, self._slice(deadline))
                     lent = True
+                    if writing and connection.epoch < 0:
+                        self._enter_as_primary(connection)
                     return work(connection, again=sent)
             except psycopg.Error as found:
                 error = self._reason(found) if isinstance(found, PoolTimeout) else found
@@ -474,6 +463,12 @@ class Server:
                 self._drop_dead(error)
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+    def _enter_as_primary(self, connection: Connection) -> None:
+        """Read the epoch of a connection that went to a replica when it was last read."""
+        self._enter(connection)
+        if connection.epoch < 0:
+            raise ReadOnlySqlTransaction("the server is a replica")
 
     def _slice(self, deadline: float) -> float:
         """Return how long to wait for the pool at a time: after a restart it is asked again."""
@@ -563,7 +558,8 @@ class Server:
         self.ledger_id: str = facts[2]
         self.rekeyed_ms: int | None = facts[3]
 
-    def _open_pool(self) -> ConnectionPool[Connection]:
+    def open_pool(self) -> ConnectionPool[Connection]:
+        """Return the pool of this process."""
         made = self._pool
         if made is not None and made[0] == os.getpid():
             return made[1]
@@ -621,16 +617,16 @@ class _Loan:
         self._pool: ConnectionPool[Connection] | None = None
         self._connection: Connection | None = None
 
-    def take_spare(self) -> Connection | None:
-        """Return the server's spare connection, if nobody has it."""
+    def take(self, scope: Scope | None, timeout_s: float) -> Connection:
+        """Return the spare connection, or one of the pool, that sees ``scope``."""
         self._connection = self._server.take_spare()
-        return self._connection
-
-    def take(self, pool: ConnectionPool[Connection], timeout_s: float) -> Connection:
-        """Return a connection of the pool."""
-        self._server.note_loan(self)
-        self._pool = pool
-        self._connection = pool.getconn(timeout_s)
+        if self._connection is None:
+            pool = self._server.open_pool()
+            self._server.note_loan(self)
+            self._pool = pool
+            self._connection = pool.getconn(timeout_s)
+        if self._server.walled:
+            enter_scope(self._connection, scope)
         return self._connection
 
     def __enter__(self) -> None:

@@ -19,15 +19,15 @@ from treering.storage.postgres.server import (
     BOOL,
     BYTEA,
     INT8,
+    NO,
     TEXT,
+    YES,
     Connection,
     Server,
     Statement,
     Value,
-    boolean,
     enter_scope,
     int8,
-    text,
 )
 from treering.storage.postgres.sessions import find_parent, no_such_seq
 from treering.storage.record_keys import KEYED_KINDS, named_keys
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from treering.storage.postgres.reader import Reader
 
 _STORED: Final = {
-    "session": INT8, "lock": INT8, "session_key": BYTEA, "event_id": BYTEA, "event_name": TEXT,
-    "scope": TEXT, "kind": TEXT, "source": TEXT, "origin": TEXT, "run_id": TEXT, "turn_id": TEXT,
-    "agent_id": TEXT, "user_id": TEXT, "ts_ms": INT8, "recorded_ms": INT8, "flags": INT8,
-    "payload_bytes": INT8, "summary": TEXT, "refs": BYTEA, "payload": BYTEA, "salt": BYTEA,
-    "content_digest": BYTEA, "epoch": INT8, "run_seq": INT8, "last_seq": INT8,
+    "session": INT8, "lock": INT8, "epoch": INT8, "ts_ms": INT8, "recorded_ms": INT8,
+    "flags": INT8, "payload_bytes": INT8, "scope": TEXT, "kind": TEXT, "source": TEXT,
+    "agent_id": TEXT, "event_name": TEXT, "origin": TEXT, "run_id": TEXT, "turn_id": TEXT,
+    "user_id": TEXT, "summary": TEXT, "session_key": BYTEA, "event_id": BYTEA, "refs": BYTEA,
+    "payload": BYTEA, "salt": BYTEA, "content_digest": BYTEA, "run_seq": INT8, "last_seq": INT8,
 }  # fmt: skip
 """The values of every single append."""
 _AT_HEAD: Final = _STORED | {
@@ -191,10 +191,11 @@ class Writer:
         if session is None or self._may_be_gone(connection, draft, session.scope_key):
             return None
         sealed = self.cache.sealed.get(draft.scope)
-        stored = None if sealed is None else self._stored(draft, session, sealed=sealed > 0)
-        if sealed is None or stored is None:
+        if sealed is None:
             return None
-        stored.append(int8(connection.epoch))
+        stored = self._stored(draft, session, connection.epoch, sealed=sealed > 0)
+        if stored is None:
+            return None
         count = _UNCOUNTED
         if draft.counted:
             count = self.cache.take_run(draft.scope, draft.session_id, draft.run_id or "")
@@ -202,17 +203,16 @@ class Writer:
             header = self._append_next(connection, draft, stored, expected_seq, count)
             if header is not None:
                 return header
-        values: list[Value] = [
-            *stored,
-            int8(draft.run_seq if not draft.counted else _stated_number(draft)),
-            int8(expected_seq),
+        stored += [
+            _optional(_stated_number(draft) if draft.counted else draft.run_seq),
+            _optional(expected_seq),
             int8(self.cache.lock_of(draft.scope, "") if sealed else 0),
-            boolean(again or draft.made_id is None),
+            YES if again or draft.made_id is None else NO,
             int8(sealed),
             int8(state_after(draft.kind)),
-            boolean(draft.kind == "run.started"),
+            YES if draft.kind == "run.started" else NO,
         ]
-        return self._append_at_head(connection, draft, session, values, expected_seq, count)
+        return self._append_at_head(connection, draft, session, stored, expected_seq, count)
 
     def _append_next(
         self,
@@ -232,7 +232,7 @@ class Writer:
         ):
             return None
         linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
-        values = (*stored, int8(draft.run_seq), int8(last_seq), linked)
+        values = (*stored, _optional(draft.run_seq), int8(last_seq), linked)
         try:
             row = connection.row(_APPEND_NEXT, values)
         except UniqueViolation:
@@ -297,7 +297,9 @@ class Writer:
         if draft.counted and state_after(draft.kind) == RUN_OPEN:
             self.cache.note_run(draft.scope, draft.session_id, draft.run_id or "", count)
 
-    def _stored(self, draft: Draft, session: CachedSession, *, sealed: bool) -> list[Value] | None:
+    def _stored(
+        self, draft: Draft, session: CachedSession, epoch: int, *, sealed: bool
+    ) -> list[Value] | None:
         """Return the stored values of a draft; None if its scope has to be checked."""
         scope, kind = draft.scope, draft.kind
         event_id, event_name, flags = stored_id(draft, session.scope_key)
@@ -318,12 +320,18 @@ class Writer:
             and (scope not in self.cache.boxless or self.vault.has_sealed(scope))
         ):
             return None  # The scope may have been sealed meanwhile: that is checked under a lock.
+        numbers = (
+            session.number, session.lock, epoch, draft.ts_ms, draft.recorded_ms, flags,
+            draft.payload_bytes,
+        )  # fmt: skip
+        texts = (
+            scope, kind, draft.source, draft.agent_id, event_name, draft.origin, draft.run_id,
+            draft.turn_id, draft.user_id, draft.summary,
+        )  # fmt: skip
         return [
-            int8(session.number), int8(session.lock), session.key, event_id, text(event_name),
-            scope.encode(), kind.encode(), draft.source.encode(), text(draft.origin),
-            text(draft.run_id), text(draft.turn_id), draft.agent_id.encode(), text(draft.user_id),
-            int8(draft.ts_ms), int8(draft.recorded_ms), int8(flags), int8(draft.payload_bytes),
-            text(draft.summary), draft.stored_refs, payload, salt, draft.content_digest,
+            *map(int8, numbers),
+            *[None if text is None else text.encode() for text in texts],
+            session.key, event_id, draft.stored_refs, payload, salt, draft.content_digest,
         ]  # fmt: skip
 
     def _may_be_gone(self, connection: Connection, draft: Draft, scope_key: bytes) -> bool:
@@ -477,6 +485,10 @@ def _number(draft: Draft, count: RunCount, last_seq: int) -> bool:
     return True
 
 
+def _optional(number: int | None) -> Value:
+    return None if number is None else int8(number)
+
+
 def _stated_number(draft: Draft) -> int | None:
     return draft.run_seq if draft.given_run_seq else draft.least_run_seq or None
 
@@ -486,5 +498,6 @@ def _counting(draft: Draft, count: RunCount) -> list[Value]:
     before, after = draft.header_around_number()
     writer = count.writer or int.from_bytes(os.urandom(8), "big") >> 1 | 1
     return [
-        int8(writer), before, after, int8(count.number), int8(count.seq), boolean(count.writer > 0),
+        int8(writer), before, after, int8(count.number), int8(count.seq),
+        YES if count.writer > 0 else NO,
     ]  # fmt: skip
