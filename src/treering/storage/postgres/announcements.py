@@ -76,7 +76,8 @@ class Announcer:
                 # A connection of its own: appends keep theirs.
                 if connection is None or connection.closed:
                     connection = self._server.connect()
-                connection.execute("SELECT pg_notify(%s, '')", (channel(self._server),))
+                # By libpq itself: psycopg would hold up the thread that appends.
+                connection.pgconn.exec_(f"NOTIFY {channel(self._server)}".encode())
             if self._over:
                 break
             self._pause.wait(GAP_S)

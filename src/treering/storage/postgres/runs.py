@@ -90,7 +90,7 @@ def open_runs(
 
 def rebuild(connection: Connection) -> None:
     """Derive the states of runs again from their events. Call inside a transaction."""
-    # Nobody appends meanwhile: an append of a run's event reads this table first.
+    # No run begins or ends meanwhile: to do so reads this table first.
     connection.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     connection.execute("DELETE FROM runs")

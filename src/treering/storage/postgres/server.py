@@ -105,8 +105,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         """
         sent, sender = self._sent, self.pgconn
         is_prepared = sent.get(statement)
-        if is_prepared is None:
-            sent[statement] = False
+        if is_prepared is None or sender.transaction_status != TransactionStatus.IDLE:
+            # A transaction would not survive that the statement is not prepared any more.
+            sent[statement] = bool(is_prepared)
             sender.send_query_params(
                 statement.text, values, statement.types, statement.formats, _BINARY
             )
