@@ -193,7 +193,7 @@ class Writer:
         sealed = self.cache.sealed.get(draft.scope)
         if sealed is None:
             return None
-        stored = self._stored(draft, session, connection.epoch, sealed=sealed > 0)
+        stored = self._values(draft, session, connection.epoch, sealed=sealed > 0)
         if stored is None:
             return None
         count = _UNCOUNTED
@@ -297,7 +297,7 @@ class Writer:
         if draft.counted and state_after(draft.kind) == RUN_OPEN:
             self.cache.note_run(draft.scope, draft.session_id, draft.run_id or "", count)
 
-    def _stored(
+    def _values(
         self, draft: Draft, session: CachedSession, epoch: int, *, sealed: bool
     ) -> list[Value] | None:
         """Return the stored values of a draft; None if its scope has to be checked."""
