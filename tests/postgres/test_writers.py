@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Ledger
-    from treering.storage.postgres.server import Statement
+    from treering.storage.postgres.server import PreparedStatement
 
 PROCESSES: Final = 4
 ROUNDS: Final = rounds(4)
@@ -97,7 +97,7 @@ def test_a_writer_that_was_overtaken_needs_one_statement_more(
             statements.append(str(query))
         return execute(self, query, *args, **kwargs)
 
-    def noted_row(self: server_module.Connection, statement: Statement, values: Any) -> Any:
+    def noted_row(self: server_module.Connection, statement: PreparedStatement, values: Any) -> Any:
         statements.append(statement.name.decode())
         return row(self, statement, values)
 

@@ -73,7 +73,7 @@ NO: Final = b"\0"
 """Truth values as they are sent."""
 
 
-class Statement:
+class PreparedStatement:
     """A statement that is sent over and over. Its text has the names of its values in braces."""
 
     def __init__(self, name: str, statement: str, types: Mapping[str, int]) -> None:
@@ -94,11 +94,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """The process that made it, if it was made outside the pool."""
 
     @cached_property
-    def _sent(self) -> dict[Statement, bool]:
+    def _sent(self) -> dict[PreparedStatement, bool]:
         """Return the statements that were sent here, and whether each is prepared."""
         return {}
 
-    def row(self, statement: Statement, values: Sequence[Value]) -> list[Any] | None:
+    def row(self, statement: PreparedStatement, values: Sequence[Value]) -> list[Any] | None:
         """Return the first row of the result; a fifth of the work that a cursor has with it.
 
         A statement is prepared when it is sent again.

@@ -24,7 +24,7 @@ from treering.storage.postgres.server import (
     YES,
     Connection,
     Server,
-    Statement,
+    PreparedStatement,
     Value,
     enter_scope,
     int8,
@@ -54,7 +54,7 @@ _AT_HEAD: Final = _STORED | {
     "scope_lock": INT8, "repeatable": BOOL, "sealed": INT8, "run_state": INT8, "run_starts": BOOL,
     "writer": INT8,
 }  # fmt: skip
-_APPEND: Final = Statement(
+_APPEND: Final = PreparedStatement(
     "treering_append",
     f"""
 SELECT * FROM append_event(
@@ -68,7 +68,7 @@ SELECT * FROM append_event(
     _AT_HEAD | {"header_digest": BYTEA},
 )
 # The server gives the event its number in its run.
-_APPEND_IN_RUN: Final = Statement(
+_APPEND_IN_RUN: Final = PreparedStatement(
     "treering_append_in_run",
     f"""
 SELECT * FROM append_event_in_run(
@@ -97,7 +97,7 @@ SELECT * FROM append_event_in_run(
 #
 # The lock is taken before the head is written: a transaction gets its xid with its first write,
 # and within a session xids go up with seq.
-_APPEND_NEXT: Final = Statement(
+_APPEND_NEXT: Final = PreparedStatement(
     "treering_append_next",
     f"""
 WITH head AS (
