@@ -15,6 +15,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 
 from builders import DAY, HERE, NOON, called, run_of, said
 from concurrency.processes import Colleague, colleagues
+from effort import PATIENCE_S
 from postgres_writers import (
     LAST,
     Account,
@@ -392,6 +393,22 @@ def test_a_listener_that_is_refused_waits_longer_each_time(
     assert pauses.lasted == sorted(pauses.lasted)
     assert pauses.lasted[0] >= announcements.LISTENING_S
     assert set(pauses.lasted[-3:]) == {announcements.PAUSE_MAX_S}
+
+
+def test_nothing_is_announced_while_nobody_listens(url: str) -> None:
+    with psycopg.connect(url.partition("&schema=")[0], autocommit=True) as ear:
+        with open_ledger(url) as ledger:
+            ear.execute(f"LISTEN {channel(store_of(ledger)._server)}")
+            ledger.append([said("one")])
+        unheard = list(ear.notifies(timeout=0))
+
+        with open_ledger(url) as ledger, open_ledger(url) as other:
+            store_of(other)._listener.listen()
+            until(lambda: listeners(ledger))
+            ledger.append([said("two")])
+            heard = list(ear.notifies(timeout=PATIENCE_S, stop_after=1))
+
+    assert (len(unheard), len(heard)) == (0, 1)
 
 
 def test_a_follower_is_woken_by_the_append_of_another_process(

@@ -1,7 +1,8 @@
 """Announcements: NOTIFY wakes followers in other processes; if it fails, they poll.
 
 NOTIFY takes one lock for the whole server at commit, so an append does not send it. A thread
-sends one shortly after, for all appends in the meantime.
+sends one shortly after, for all appends in the meantime, if anybody listens: who does shares a
+lock.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from treering.locks import Lock
+from treering.storage.postgres.id_cache import IdCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 GAP_S: Final = 0.02
 """The shortest time between two announcements."""
+UNHEARD_S: Final = 0.25
+"""The same, while nobody listens."""
 LISTENING_S: Final = 0.5
 PAUSE_MAX_S: Final = 30.0
 """Time between two tries of a listener that the server refused."""
@@ -51,6 +55,7 @@ class Announcer:
             return
         self._over = True
         self._pending.set()
+        self._pause.set()
         self._thread.join(PATIENCE_S)
 
     def after_fork(self) -> None:
@@ -66,21 +71,26 @@ class Announcer:
 
     def _run(self) -> None:
         connection: Connection | None = None
+        announcing = (
+            f"SELECT pg_notify('{channel(self._server)}', '')"
+            f" WHERE NOT pg_try_advisory_xact_lock({_listening(self._server)})"
+        ).encode()
         while True:
             # Check now and then: an interrupted start may leave a thread that nobody stops.
             if not self._pending.wait(LISTENING_S) and not self._over:
                 continue
             self._pending.clear()
+            is_heard = False
             # A follower that hears nothing polls, a little later.
             with contextlib.suppress(psycopg.Error):
                 # A connection of its own: appends keep theirs.
                 if connection is None or connection.closed:
                     connection = self._server.connect()
                 # By libpq itself: psycopg would hold up the thread that appends.
-                connection.pgconn.exec_(f"NOTIFY {channel(self._server)}".encode())
+                is_heard = connection.pgconn.exec_(announcing).ntuples > 0
             if self._over:
                 break
-            self._pause.wait(GAP_S)
+            self._pause.wait(GAP_S if is_heard else UNHEARD_S)
         if connection is not None:
             connection.close()
 
@@ -127,6 +137,7 @@ class Listener:
 
     def _hear(self) -> None:
         with self._server.connect() as connection:
+            connection.execute("SELECT pg_advisory_lock_shared(%s)", (_listening(self._server),))
             connection.execute(f"LISTEN {channel(self._server)}")
             self._heard = True
             self._notifier.notify()
@@ -140,6 +151,11 @@ def _started(work: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def _listening(server: Server) -> int:
+    """Return the lock that everybody shares who listens."""
+    return IdCache(server.lock_key).lock_of("", "listening")
 
 
 def channel(server: Server) -> str:
