@@ -55,6 +55,8 @@ SETS: Final = {
     "nineteenth": FirstTry(24, 4, falsely=3),
     "twentieth": FirstTry(34, 7),
     "twenty-first": FirstTry(31, 10, falsely=1),
+    "twenty-second": FirstTry(140, 26, falsely=10),
+    "twenty-third": FirstTry(133, 32, falsely=3),
 }
 """In the order in which they were tried; the rules were mended after each.
 
@@ -63,6 +65,7 @@ With the signs, and before anybody looked into it, beyond came to 31 (2 falsely)
 UNFITTED: Final = (
     "kept", "spared", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth",
     "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twenty-first",
+    "twenty-third",
 )  # fmt: skip
 """Sets that nobody looked into: nothing was mended from them, and nothing was fitted on them.
 
@@ -97,6 +100,11 @@ had to be surer, to 309 (5 falsely); the seventeenth to 35 (5) and 34 (5), the e
 
 The twentieth and twenty-first were written and tried once after that: 34 and 31 with the table (0
 and 1 falsely), 35 and 33 with the model (1 and 0).
+
+The twenty-second has more and harder traps, which things of one name are told apart by since: 160
+changes and 72 others, 140 (10 falsely) with the table at first, 148 (7) with the model. Two of its
+four parts were looked into. The twenty-third, as large, was written and tried once after that: 133
+(3) with the table, 144 (4) with the model.
 """
 DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 """Sets with harder traps that the signs were made on, 40 changes and 18 or 30 others each.
@@ -104,13 +112,13 @@ DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
 Before, they came to 23, 24, 23, 12 and 26 right, and 7, 8, 6, 2 and 8 falsely.
 """
 _NOTE: Final = (
-    "40 changes and 18 pairs that are none in each set but the last. Right is a change after"
+    "40 changes and 18 pairs that are none in most sets. Right is a change after"
     " which what the first statement said is not current, and what the second said is. Each set"
     " was written before the rules were mended from it, by kinds of failure; work, life and people"
     " were tried together, before changes were understood by topic, attribute and value. Nothing"
-    " was mended from the last fourteen or fitted on them, so what they come to is nearest to what"
-    " to expect of others; for kept and spared it may be high, since their totals were looked at"
-    " while the signs were made. With minilm a model reads both statements, and its odds count"
+    " was mended from the sets with minilm or fitted on them, so what they come to is nearest to"
+    " what to expect of others; for kept and spared it may be high, since their totals were looked"
+    " at while the signs were made. With minilm a model reads both statements, and its odds count"
     " together with those of the signs; with the table a small network does so."
 )
 USER: Final = "ida"
