@@ -77,6 +77,8 @@ class Rule(NamedTuple):
     """How the text after the keyword may begin, if that rules out a secret."""
     rejoin: Rejoin | None = None
     """Finds a secret that is broken within its keyword."""
+    looks_around: bool = False
+    """Whether the keyword may name a secret in another cell or on the next line."""
 
 
 _PRIVATE: Final = (
@@ -154,6 +156,11 @@ _REST: Final = lazy_pattern(
     re.VERBOSE,
 )
 """The rest of a name, and what follows it where no notation of ``find_named`` has a value."""
+_CELL_END: Final = lazy_pattern(
+    rb"[A-Za-z0-9_-]{0,32}+[*\\\"'`)\]}]{0,6} {0,32}(?:[,|;]|</t[hd]>)"
+    rb"(?:[\w .#/,;|<>*\"'`:-]|\\[\"t]|[\x80-\xff]){0,400}+(?:\\[nr]|[\r\n])"
+)
+"""The end of a cell, with nothing but names after it on its line: it may head a column."""
 _WORD_AFTER: Final = lazy_pattern(
     rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]]|\\[^u])"
 )
@@ -447,7 +454,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
     """
     rest = _REST.match(encoded, end)
     if rest is None or rest.lastindex == NO_VALUE_GROUP:
-        return _ends_field_name(encoded, end)
+        return _ends_field_name(encoded, end) or _CELL_END.match(encoded, end) is not None
     before = encoded[max(0, end - WORD_BYTES_MAX) : end]
     head = before[len(before.rstrip(_NAME_BYTES)) :]
     word = head + rest[0]
@@ -634,7 +641,7 @@ SECRET_RULES: Final = (
     Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), phrases.find_pgpass, is_generic=True),
     Rule("manifest", ("kind: Secret", 'kind":"Secret"', 'kind": "Secret"'), phrases.find_manifest),
     *(
-        Rule(name, tuple(keywords.split("|")), locate, is_generic=True)
+        Rule(name, tuple(keywords.split("|")), locate, is_generic=True, looks_around=name == "told")
         for name, keywords, locate in SPOKEN
     ),
     Rule("webhook", ("webhook",), phrases.find_webhook, is_generic=True),
@@ -666,6 +673,7 @@ SECRET_RULES: Final = (
         find_named,
         is_generic=True,
         is_called=_is_name,
+        looks_around=True,
         veto=("ed", "es", "ing", "ED", "ES", "ING"),
     ),
     Rule(
@@ -674,14 +682,23 @@ SECRET_RULES: Final = (
         find_named,
         is_generic=True,
         is_called=_is_name,
+        looks_around=True,
     ),
-    Rule("named", _any_case("secret", "cred"), _named_or_near, is_generic=True, is_called=_is_near),
+    Rule(
+        "named",
+        _any_case("secret", "cred"),
+        _named_or_near,
+        is_generic=True,
+        is_called=_is_near,
+        looks_around=True,
+    ),
     Rule(
         "named",
         ("_auth", "SESSION", "SALT", "PEPPER"),
         find_named,
         is_generic=True,
         is_called=_is_name,
+        looks_around=True,
     ),
     *(
         Rule(
@@ -704,6 +721,7 @@ SECRET_RULES: Final = (
         _named_or_near,
         is_generic=True,
         is_called=_is_near,
+        looks_around=True,
         veto=("s", "S"),
     ),
 )

@@ -165,6 +165,11 @@ def is_given(value: str) -> bool:
     return value.isascii() or _DIGIT.search(value) is not None
 
 
+def has_digit(value: str) -> bool:
+    """Return whether there is a digit in ``value``."""
+    return _DIGIT.search(value) is not None
+
+
 def is_jumbled(value: str) -> bool:
     """Return whether lower and upper case alternate too often for the words of a name."""
     if len(value) < JUMBLED_CHARS_MIN or not value.isalpha() or value.islower() or value.isupper():

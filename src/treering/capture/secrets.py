@@ -24,6 +24,7 @@ from treering.capture.personal_rules import (
 )
 from treering.capture.secret_alarm import Alarm, Find, finder
 from treering.capture.secret_assignments import NAME_CHARS, NAME_CHARS_MAX, WORD_CHARS_MAX, Span
+from treering.capture.secret_layouts import find_around
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import AUTHORIZATION, GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
@@ -266,8 +267,8 @@ class SecretGuard:
         identified = guessed = ("", 0, 0)
         rules = self._keywords.rules
         for index, start, end in hits:
-            # Reading four fields takes longer.
-            name, _, locate, is_generic, _, veto, _ = rules[index]
+            # Reading five fields takes longer.
+            name, _, locate, is_generic, _, veto, _, looks_around = rules[index]
             # Text inside a secret needs no second check, unless it identifies the family.
             if (
                 identified[2] > start >= identified[1]
@@ -277,6 +278,8 @@ class SecretGuard:
                 continue
             try:
                 span = locate(text, start, end)
+                if span is None and looks_around:
+                    spans += find_around(text, start, end)
             except Exception as error:
                 if is_interruption(error):
                     raise

@@ -1,0 +1,199 @@
+"""Secrets whose name stands in another cell or on another line: tables, labels, terminals.
+
+The column below a name, the cell beside it, the line below a label, and what a command printed that
+was asked for a secret. Such a place proves less than a sign between name and value, so a value must
+look like a password or be random.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, TypeAlias
+
+from treering.capture.secret_assignments import NAME_CHARS, Span
+from treering.capture.secret_names import Named, named
+from treering.capture.secret_values import has_digit, is_jumbled, is_mixed, is_random, is_scrambled
+from treering.lazy import lazy_pattern
+
+Cell: TypeAlias = tuple[int, int]
+"""Where a cell begins and ends in its line."""
+Place: TypeAlias = tuple[int, str, Cell]
+"""Where a line begins, the line, and a cell of it."""
+
+LINE_CHARS_MAX: Final = 1_024
+TABLE_CHARS_MAX: Final = 65_536
+
+_MARKS: Final = " \t\r\"'`*\\"
+_FRAMES: Final = ("│", "┃", "║", "|")
+_SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
+"""What parts the cells of a line; the first that occurs counts."""
+_TAIL: Final = lazy_pattern(
+    r"[A-Za-z0-9_-]{0,32}+[\"'`*)\]}]{0,4}"
+    r"(?=[ ]{0,128}(?:[|│┃║,;\t\r\n]|\\[nrt]|</t[hd]>|:[ *]{0,3}(?:\r?\n|\\[nr]))|[ ]{1,2}\S)"
+)
+_RULE: Final = lazy_pattern(r"[\s|+:=-]*[─-╿═=-]{3}[\s|+:=─-╿═-]*")
+_NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#-]){2,48}(?:\([\w .-]{1,24}\))?")
+_ALIGNED: Final = lazy_pattern(r"\S+(?:[ ]\S+)*")
+_DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}|[0-9]{1,2}[./:][0-9]{1,2}")
+_VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
+
+_END: Final = r"(?:\r?\n|(?:\\r)?\\n)"
+_LABEL: Final = lazy_pattern(
+    r"[\s#>*_•|│┃║=`\"<-]{0,12}(?:[0-9]{1,2}[.)][ ])?(?:[A-Za-z'()/-]{1,20}[ ]){0,5}"
+)
+_BELOW: Final = lazy_pattern(
+    rf":?(?:\*\*|__|</\w{{1,8}}>)?[ \t]*{_END}(?:[ \t>]*{_END}){{0,2}}"
+    rf"(?:[ \t>]*```\w{{0,12}}{_END})?"
+    r"[ \t>│┃║|]{0,16}(?:[0-9]{1,2}[.)][ ]|[-*+•][ ])?[`\"'*]{0,3}"
+    r"(?P<value>[^\s\"'`<>\\│┃║|]{6,512})"
+    rf"[`\"'*]{{0,3}}[ \t│┃║|]*(?={_END}|\Z)"
+)
+_COMMAND: Final = lazy_pattern(
+    r"(?:[^\n]{0,60}?[$#%❯»➜]|PS [^>\n]{0,60}>|[+>])[ ]"
+    r"(?![^\n]{0,40}\b(?:git|grep|rg|find|ls|wc|sed|awk|stat|man|which|docker (?:ps|images))[ ])"
+    r"[^\n]{0,200}?(?:\$|\b(?:cat|bat|head|tail|less|more|type|printenv|echo|printf|get|read|show"
+    r"|view|output|print|exec|create|generate|gen|new|decrypt|decode|reveal|fetch|lookup|token"
+    r"|retrieve|query|rand))"
+)
+_PRINTED: Final = lazy_pattern(
+    rf"(?![ ][a-z]{{2,24}}[ ,\"])[^\n\\]{{0,160}}{_END}"
+    rf"(?P<value>[^\s\"'`<>\\]{{6,4096}})[ \t]*(?={_END}|\Z)"
+)
+
+
+def find_around(text: str, start: int, end: int) -> list[Span]:
+    """Find the secrets that the name around ``text[start:end]`` has in other cells or lines."""
+    tail = _TAIL.match(text, end)
+    if tail is None:
+        return []
+    first = max(0, start - LINE_CHARS_MAX)
+    newline = "\n" if text.find("\n", first, end + LINE_CHARS_MAX) != -1 else "\\n"
+    line_start = text.rfind(newline, first, start) + len(newline)
+    if line_start < len(newline):
+        line_start = first
+    found = _in_table(text, line_start, start, newline)
+    return found or _in_next_line(text, line_start, start, tail.end())
+
+
+def _in_table(text: str, line_start: int, start: int, newline: str) -> list[Span]:
+    """Return the secrets in the column below the name, or in the cell beside it."""
+    lines = _lines(text, line_start, newline)
+    _, line = next(lines, (0, ""))
+    separator = next((sign for sign in _SEPARATORS if sign in line), "")
+    cells = _cells(line, separator)
+    index = sum(line_start + stop <= start for _, stop in cells)
+    if not index < len(cells) > 1:
+        return []
+    promise = _promised(line[slice(*cells[index])])
+    if promise is None:
+        return []
+    places: Iterator[Place] = iter(())
+    below = next(lines, (0, ""))
+    if _is_header(text, line_start, line, separator, newline, below[1]):
+        places = _column(chain((below,), lines), cells, index, separator)
+    elif index + 1 < len(cells) and (len(cells) == len("kv") or separator in _FRAMES):
+        places = iter([(line_start, line, cells[index + 1])])
+    return [span for place in places for span in _in_cell(promise, *place)]
+
+
+def _lines(text: str, at: int, newline: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines from ``at`` to a blank one, each with its start."""
+    limit = at + TABLE_CHARS_MAX
+    while at < min(limit, len(text)):
+        end = text.find(newline, at, at + LINE_CHARS_MAX)
+        line = text[at : end if end != -1 else at + LINE_CHARS_MAX]
+        if not line.strip():
+            return
+        yield at, line
+        if end == -1:
+            return
+        at = end + len(newline)
+
+
+def _cells(line: str, separator: str) -> list[Cell]:
+    """Return where each cell begins and ends; without a separator two blanks part them."""
+    if not separator:
+        return [word.span() for word in _ALIGNED.finditer(line)]
+    cells = []
+    at = 0
+    while at <= len(line):
+        closing = line.find('"', at + 1) if line.startswith('"', at) else -1
+        stop = line.find(separator, max(at, closing))
+        stop = stop if stop != -1 else len(line)
+        cells.append((at, stop))
+        at = stop + len(separator)
+    return cells
+
+
+def _promised(cell: str) -> Named | None:
+    name = _inner(cell)
+    return named(name.partition("(")[0].replace(" ", "_")) if _NAME.fullmatch(name) else None
+
+
+def _inner(cell: str) -> str:
+    """Return what a cell holds without markup, quotes and the number of its line."""
+    return cell.rpartition("\u2192")[2].rpartition(">")[2].strip(_MARKS)
+
+
+def _is_header(
+    text: str, line_start: int, line: str, separator: str, newline: str, below: str
+) -> bool:
+    """Return whether a line begins a table: no line like it is before, and it has no values."""
+    if not below or _VALUES.search(line):
+        return False
+    if separator in _FRAMES:
+        return _RULE.fullmatch(below) is not None
+    end = line_start - len(newline)
+    before = text[max(0, end - LINE_CHARS_MAX) : max(0, end)].rpartition(newline)[2]
+    return len(_cells(before, separator)) < len("kv")
+
+
+def _column(
+    rows: Iterator[tuple[int, str]], columns: list[Cell], index: int, separator: str
+) -> Iterator[Place]:
+    first = columns[index][0]
+    for row_start, row in rows:
+        if _RULE.fullmatch(row):
+            continue
+        cells = _cells(row, "</td>" if separator == "</th>" else separator)
+        if separator:
+            cell = cells[index] if len(cells) == len(columns) else None
+        else:
+            cell = next((cell for cell in cells if cell[0] == first), None)
+        if cell is None:
+            return
+        yield row_start, row, cell
+
+
+def _in_cell(promise: Named, row_start: int, row: str, cell: Cell) -> list[Span]:
+    value = _inner(row[slice(*cell)])
+    if not _fits(promise, value):
+        return []
+    at = row_start + row.rindex(value, *cell)
+    return [(promise.rule, at, at + len(value))]
+
+
+def _fits(promise: Named, value: str) -> bool:
+    """Return whether a value is a secret rather than a type, a date, a state or a remark."""
+    if " " in value or value.endswith((")", ":", ",")) or _DATE.match(value):
+        return False
+    if promise.rule != "password":
+        return promise.demand != "tangled" and is_random(value)
+    return is_jumbled(value) or is_scrambled(value) or (has_digit(value) and is_mixed(value))
+
+
+def _in_next_line(text: str, line_start: int, start: int, end: int) -> list[Span]:
+    """Return the secret below a label, or below a command that asked for it."""
+    head = text[line_start:start].rstrip(NAME_CHARS)
+    below = None
+    if _LABEL.fullmatch(head):
+        name = text[line_start:end]
+        below = _BELOW.match(text, end)
+    if below is None and _COMMAND.match(text, line_start, start):
+        name = text[line_start + len(head) : end].rpartition(".")[2]
+        below = _PRINTED.match(text, end)
+    if below is None:
+        return []
+    promise = named("_".join(name.split()))
+    if promise is None or not _fits(promise, below["value"]):
+        return []
+    return [(promise.rule, *below.span("value"))]
