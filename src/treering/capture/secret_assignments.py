@@ -25,12 +25,15 @@ from treering.capture.secret_names import (
 )
 from treering.capture.secret_values import (
     is_code,
+    has_digit,
+    is_joined_phrase,
     is_jumbled,
     is_mixed,
     is_random,
     is_scrambled,
     is_strong,
     is_word,
+    without_stop,
     word_set,
 )
 from treering.lazy import lazy_pattern
@@ -55,6 +58,7 @@ _SEPARATOR: Final = lazy_pattern(
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
       (?P<pair>(?=[\s,:\\"'vVtT])(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
+        (?:\\{0,7}["']\w{1,24}\\{0,7}["']\s{0,2}:\s{0,2}\\{0,7}["']?[\w.-]{0,40}\\{0,7}["']?,\s{0,16}){0,3}
         \\{0,7}["']?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
@@ -285,7 +289,7 @@ def _find_below(
     value = _TO_BLANK.match(text, at)
     if value is None or not _LINE_TAIL.match(text, value.end()) or value[0].endswith((":", ",")):
         return None
-    if not (is_mixed(value[0]) and any(character.isdigit() for character in value[0])):
+    if not (is_mixed(value[0]) and has_digit(value[0])):
         return None
     return _if_secret(value, promise)
 
@@ -449,8 +453,11 @@ def _find_stated(text: str, at: int, promise: Named) -> Span | None:
     stated = _BARE.match(text, at)
     if stated is None:
         return None
-    value = stated[0].rstrip(".,:;?")
-    proved = is_mixed(value) if promise.rule == "password" else is_random(value)
+    value = without_stop(stated[0])
+    if promise.rule == "password":
+        proved = is_mixed(value) or is_joined_phrase(value)
+    else:
+        proved = is_random(value)
     return (promise.rule, at, at + len(value)) if proved else None
 
 
@@ -464,7 +471,10 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
             return value
         if promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN:
             is_password = (
-                is_strong(value[0]) or is_scrambled(value[0]) or _is_stated_password(value[0], name)
+                is_strong(value[0])
+                or is_scrambled(value[0])
+                or _is_stated_password(value[0], name)
+                or _is_directive(text, value, name, opening)
             )
             return value if is_password or _is_drawn(value[0], promise) else None
         return value if _is_drawn(value[0], promise) else None
@@ -472,6 +482,17 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
         return None
     spoken = _LETTERS.fullmatch(value[0]) and not _FLAG_TAIL.match(text, value.end())
     return None if spoken else value
+
+
+def _is_directive(text: str, value: re.Match[str], name: str, opening: str) -> bool:
+    """Return whether a name and a password are alone on a line, as in many settings."""
+    return (
+        name not in ("pass", "pw", "Pass")
+        and _is_line_head(opening, name)
+        and _LINE_TAIL.match(text, value.end()) is not None
+        and has_digit(value[0])
+        and is_mixed(value[0])
+    )
 
 
 def _is_stated_password(value: str, name: str) -> bool:
@@ -487,7 +508,7 @@ def _is_stated_password(value: str, name: str) -> bool:
 
 def _is_drawn(value: str, promise: Named) -> bool:
     """Return whether a spoken key or secret is one long number in hex or Base32."""
-    sure = promise.rule == "secret" or (promise.rule == "api-key" and promise.demand == "opaque")
+    sure = promise.rule == "secret" or promise.demand == "opaque"
     return sure and _NUMBER.fullmatch(value) is not None and is_random(value)
 
 

@@ -11,7 +11,14 @@ from typing import Final, TypeAlias
 
 from treering.capture.secret_assignments import NAME_CHARS, Span
 from treering.capture.secret_names import Named, named
-from treering.capture.secret_values import has_digit, is_jumbled, is_mixed, is_random, is_scrambled
+from treering.capture.secret_values import (
+    has_digit,
+    is_jumbled,
+    is_mixed,
+    is_random,
+    is_scrambled,
+    is_strong,
+)
 from treering.lazy import lazy_pattern
 
 Cell: TypeAlias = tuple[int, int]
@@ -27,7 +34,7 @@ _FRAMES: Final = ("│", "┃", "║", "|")
 _SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
 """What parts the cells of a line; the first that occurs counts."""
 _TAIL: Final = lazy_pattern(
-    r"[A-Za-z0-9_-]{0,32}+[\"'`*)\]}]{0,4}"
+    r"[A-Za-z0-9_-]{0,32}+[\"'`*)\]}>]{0,4}"
     r"(?=[ ]{0,128}(?:[|│┃║,;\t\r\n]|\\[nrt]|</t[hd]>|:[ *]{0,3}(?:\r?\n|\\[nr]))|[ ]{1,2}\S)"
 )
 _RULE: Final = lazy_pattern(r"[\s|+:=-]*[─-╿═=-]{3}[\s|+:=─-╿═-]*")
@@ -177,7 +184,8 @@ def _fits(promise: Named, value: str) -> bool:
     if " " in value or value.endswith((")", ":", ",")) or _DATE.match(value):
         return False
     if promise.rule != "password":
-        return promise.demand != "tangled" and is_random(value)
+        strong = promise.rule == "secret" and is_strong(value)
+        return promise.demand != "tangled" and (strong or is_random(value))
     return is_jumbled(value) or is_scrambled(value) or (has_digit(value) and is_mixed(value))
 
 
@@ -186,7 +194,7 @@ def _in_next_line(text: str, line_start: int, start: int, end: int) -> list[Span
     head = text[line_start:start].rstrip(NAME_CHARS)
     below = None
     if _LABEL.fullmatch(head):
-        name = text[line_start:end]
+        name = text[line_start:end].rstrip(">")
         below = _BELOW.match(text, end)
     if below is None and _COMMAND.match(text, line_start, start):
         name = text[line_start + len(head) : end].rpartition(".")[2]

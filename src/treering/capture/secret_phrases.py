@@ -22,12 +22,17 @@ COOKIE_RECORD_CHARS_MAX: Final = 4_400
 COLUMNS_CHARS_MAX: Final = 320
 
 # Up to the flag of a command, on the same line.
-_ON: Final = r"[^\n]{0,256}?\s"
+_ON: Final = r"[^\n]{0,256}?[\s\"']"
 _FIRST_OF_TWO: Final = r"\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}"
 _LAST_OF_SOME: Final = rf"[^\n]{{0,{PHRASE_CHARS_MAX}}}?,\s{{0,4}}"
 _ACCOUNT: Final = r"[^\n]{0,64}?[ :][\w$#.-]{1,32}/"
-_WORD: Final = r"[^\s\"'$<-][^\s\"']{2,127}"
-_LITERAL: Final = r"[bBrR]?(?:\"(?P<double>[^\"\n]{3,512})\"|'(?P<single>[^'\n]{3,512})')"
+_WORD: Final = r"[^\s\"'$<\\-](?:[^\s\"'\\]|\\(?![nrt\"'\\])){2,127}"
+_LITERAL: Final = (
+    r"[bBrR]?(?:\"(?P<double>[^\"\n]{3,512})\"|'(?P<single>[^'\n]{3,512})'"
+    r"|\\{1,3}\"(?P<escaped>[^\"\\\n]{3,512})\\)"
+)
+_QUOTE: Final = r"[\"']"
+_ARGUMENT: Final = r"\\{0,3}[\"'],\s{0,4}"
 
 
 class Phrase(NamedTuple):
@@ -56,7 +61,7 @@ _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 
 PHRASES: Final = (
     # Commands, by the flag for a password.
-    Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$<]{{1,64}}:"),
+    Phrase("curl", rf"{_ON}(?:-u|--user)(?:[ =]|[\"'],\s{{0,4}})?[\"']?[^\s:\"'$<]{{1,64}}:"),
     # What a build is told to hide from its log.
     Phrase("::add-mask::", "", bare=r"[^\s\"'$<{*][^\s\"']{3,511}"),
     Phrase(
@@ -130,6 +135,10 @@ PHRASES: Final = (
         r"(?:[ ](?:[0-9]|address|local|remote))?[ ]",
         is_mixed,
     ),
+    Phrase("enable secret|enable password", r"[ ](?:[0-9][ ])?", is_mixed),
+    Phrase(" : EAP | : XAUTH ", "", bare=""),
+    Phrase(" secret | password ", r"[0-9]{1,2}[ ]", is_mixed),
+    Phrase("openssl rand|pwgen", r"[^\n]{0,64}\n", is_random, _RANDOM_WORD),
     Phrase("addauth digest", r"[ ][\w.-]{1,64}:"),
     Phrase("ACL SETUSER|acl setuser|user default on", r"[^\n]{0,64}?[ ]>"),
     Phrase(
@@ -233,7 +242,8 @@ PHRASES: Final = (
         "pgp_sym_encrypt(|pgp_sym_decrypt(|AES_ENCRYPT(|AES_DECRYPT(", _LAST_OF_SOME, is_mixed, ""
     ),
     Phrase(
-        "EmailAndPassword(", r"[^\n]{0,64}?[\"'][^\"'\n]{1,64}@[^\"'\n]{1,64}[\"'],\s{0,4}", bare=""
+        "EmailAndPassword(|create_superuser(|create_user(|createUser(|sign_up(|signUp(|register(",
+        r"[^\n]{0,64}?[\"'][^\"'\n]{1,64}@[^\"'\n]{1,64}[\"'],\s{0,4}", bare=""
     ),
     Phrase("Wallet(|privateKeyToAccount(|from_key(|accounts: [", r"\s{0,4}", is_random, ""),
     Phrase(
@@ -258,10 +268,21 @@ PHRASES: Final = (
 )
 
 
+def _anywhere(between: str) -> str:
+    """Return ``between`` for strings within JSON too, and for a command given as a list."""
+    if between.startswith(_ON):
+        for gap in (" ?", "[ ]", "[ =]", " "):
+            if between.endswith(gap):
+                optional = "?" if gap[-1] == "?" else ""
+                between = f"{between.removesuffix(gap)}(?:[ =]|{_ARGUMENT}){optional}"
+                break
+    return between.replace(_QUOTE, rf"\\{{0,3}}{_QUOTE}")
+
+
 def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
     """Return the function that finds the secret of ``phrase`` after its keyword."""
     bare = f"|(?P<bare>{phrase.bare})" if phrase.bare else ""
-    pattern = lazy_pattern(f"{phrase.between}(?:{_LITERAL}{bare})")
+    pattern = lazy_pattern(f"{_anywhere(phrase.between)}(?:{_LITERAL}{bare})")
     bare_check = phrase.bare_check or phrase.check
 
     def locate(text: str, _start: int, end: int) -> Span | None:

@@ -130,7 +130,7 @@ _NO_TEXT: Final = lazy_pattern(
 """Values that no name makes a key: a key is a string of 20 characters or more."""
 _NAMING_FIELDS: Final = tuple(
     f'"{name}":{blank}'.encode()
-    for name in ("name", "key", "selector", "element")
+    for name in ("name", "key", "Name", "Key", "selector", "element")
     for blank in ("", " ")
 )
 _NAME_TAIL: Final = lazy_pattern(
@@ -399,9 +399,11 @@ def _short(text: str, start: int, end: int) -> Span | None:
 
 def _named_or_near(text: str, start: int, end: int) -> Span | None:
     """Find the secret assigned to a name, or else one on the same line."""
-    span = find_named(text, start, end)
-    if span is not None:
-        return span
+    return find_named(text, start, end) or _near(text, start, end)
+
+
+def _near(text: str, start: int, end: int) -> Span | None:
+    """Find a token on the line of its name: after the name, or else before."""
     # Enough of the run is as near as this, whatever its length.
     line_start, line_end = _line_around(text, start, end, NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN)
     if (
@@ -410,13 +412,16 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
     ):
         return None
     line_start, line_end = _line_around(text, start, end, NEAR_CHARS_MAX)
+    before = None
     for run in _RUN.finditer(text, line_start, line_end):
         beside = (
             run.start() <= end + NEAR_LINE_CHARS_MAX and run.end() >= start - NEAR_LINE_CHARS_MAX
         )
         if beside and is_tangled(run[0]) and not _ID.match(run[0]):
-            return "token", *run.span()
-    return None
+            if run.start() >= end:
+                return "token", *run.span()
+            before = before or ("token", *run.span())
+    return before
 
 
 def _line_around(text: str, start: int, end: int, reach: int) -> tuple[int, int]:
@@ -684,6 +689,7 @@ SECRET_RULES: Final = (
         is_called=_is_name,
         looks_around=True,
     ),
+    Rule("named", ("API key", "API Key", "api key"), _near, is_generic=True, is_called=_is_near),
     Rule(
         "named",
         _any_case("secret", "cred"),

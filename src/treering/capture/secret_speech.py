@@ -8,11 +8,14 @@ from typing import Final
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_values import (
     SEED_STOP_WORDS,
+    has_digit,
     is_given,
+    is_joined_phrase,
     is_jumbled,
     is_mixed,
     is_random,
     is_scrambled,
+    without_stop,
 )
 from treering.lazy import lazy_pattern
 
@@ -55,7 +58,7 @@ def find_spoken_password(text: str, _start: int, end: int) -> Span | None:
     match = _TOLD.match(text, end)
     if match is None:
         return None
-    value = match["value"].rstrip(".:?)")
+    value = without_stop(match["value"])
     if match["beside"] and len(value) < _BESIDE_CHARS_MIN:
         return None
     return _if_password(value, match.start("value"))
@@ -132,7 +135,7 @@ CODES: Final = (
     "|認証コード|確認コード|인증번호|인증 코드|mã xác"
 )
 _CODE: Final = lazy_pattern(
-    rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
+    rf"(?:[ ](?:minh|code|PIN))?(?:[ ](?:for|für|pour|para|per|of)[ ][\w -]{{1,32}}?)?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
     r"[ ]{0,2}[\"'`]?(?:G-)?"
     r"([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![\w%]|[.,:/-][0-9])"
 )
@@ -193,8 +196,8 @@ def find_seed(text: str, _start: int, end: int) -> Span | None:
 
 
 def _if_password(value: str, start: int) -> Span | None:
-    digit = any(character.isdigit() for character in value)
-    looks_secret = (digit and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    looks_secret = (has_digit(value) and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    looks_secret = looks_secret or is_joined_phrase(value)
     return ("password", start, start + len(value)) if looks_secret and is_given(value) else None
 
 

@@ -328,10 +328,10 @@ def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]
     {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value. So is
     {"selector": …, "text": …}, with which an agent types into a form.
     """
-    pair = value.get("name") or value.get("key") or name
+    pair = next(filter(None, map(value.get, ("name", "key", "Name", "Key"))), name)
     form = value.get("selector") or value.get("element")
     for key, item in value.items():
-        given = pair if key == "value" else form if key == "text" else None
+        given = pair if key in ("value", "Value") else form if key == "text" else None
         # A cookie as exported by a browser.
         if key == "value" and "domain" in value and "path" in value:
             given = "session_token"
