@@ -5,12 +5,14 @@ was asked for a secret. Such a place proves less than a sign between name and va
 look like a password or be random.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, TypeAlias
 
 from treering.capture.secret_assignments import NAME_CHARS, Span
 from treering.capture.secret_names import Named, named
+from treering.capture.secret_speech import SPOKEN_KEYS, SPOKEN_PASSWORDS
 from treering.capture.secret_values import (
     has_digit,
     is_jumbled,
@@ -29,68 +31,134 @@ Place: TypeAlias = tuple[int, str, Cell]
 LINE_CHARS_MAX: Final = 1_024
 TABLE_CHARS_MAX: Final = 65_536
 
-_MARKS: Final = " \t\r\"'`*\\"
+_MARKS: Final = " \t\r\"'`*\\:："
 _FRAMES: Final = ("│", "┃", "║", "|")
 _SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
 """What parts the cells of a line; the first that occurs counts."""
 _TAIL: Final = lazy_pattern(
     r"[A-Za-z0-9_-]{0,32}+[\"'`*)\]}>]{0,4}"
-    r"(?=[ ]{0,128}(?:[|│┃║,;\t\r\n]|\\[nrt]|</t[hd]>|:[ *]{0,3}(?:\r?\n|\\[nr]))|[ ]{1,2}\S)"
+    r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;\t\r\n]|\\[nrt]|</|[.]{2}|[ ]))"
 )
-_RULE: Final = lazy_pattern(r"[\s|+:=-]*[─-╿═=-]{3}[\s|+:=─-╿═-]*")
-_NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#-]){2,48}(?:\([\w .-]{1,24}\))?")
+_RULE: Final = lazy_pattern(r"[\s|+:─-╿-]*[═=─-╿-][\s|+:=─-╿═-]*")
+_NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#'-]){2,48}(?:\([\w .-]{1,24}\))?")
 _ALIGNED: Final = lazy_pattern(r"\S+(?:[ ]\S+)*")
 _DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}|[0-9]{1,2}[./:][0-9]{1,2}")
 _VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
+_LINE_NUMBER: Final = lazy_pattern(r"[ ]{0,8}[0-9]{1,6}(?:→|\t|\\t)")
+_SPOKEN: Final = tuple(
+    word.lower().rstrip(":") for word in SPOKEN_PASSWORDS.split("|") if " key" not in word
+)
+_SPOKEN_KEYS: Final = tuple(word.lower() for word in SPOKEN_KEYS.split("|"))
 
 _END: Final = r"(?:\r?\n|(?:\\r)?\\n)"
+_WORD: Final = r"[^\s\"'`<>\\│┃║|]"
 _LABEL: Final = lazy_pattern(
-    r"[\s#>*_•|│┃║=`\"<-]{0,12}(?:[0-9]{1,2}[.)][ ])?(?:[A-Za-z'()/-]{1,20}[ ]){0,5}"
+    r"[\s#>*_•|│┃║=`\"<-]{0,12}(?:[0-9]{1,2}[.)][ ])?(?:[^\W\d_][\w'()/-]{0,20}[ ]){0,5}"
 )
 _BELOW: Final = lazy_pattern(
-    rf":?(?:\*\*|__|</\w{{1,8}}>)?[ \t]*{_END}(?:[ \t>]*{_END}){{0,2}}"
+    rf"(?:(?:[ ][A-Za-z']{{1,16}}){{0,6}}(?=[ ]?:))?[ ]?[:：]?(?:\*\*|__|</\w{{1,8}}>)?[ \t]*{_END}"
+    rf"(?:[ \t>]*{_END}|[ \t]*[=-]{{3,80}}[ ]*{_END}){{0,2}}"
     rf"(?:[ \t>]*```\w{{0,12}}{_END})?"
     r"[ \t>│┃║|]{0,16}(?:[0-9]{1,2}[.)][ ]|[-*+•][ ])?[`\"'*]{0,3}"
-    r"(?P<value>[^\s\"'`<>\\│┃║|]{6,512})"
-    rf"[`\"'*]{{0,3}}[ \t│┃║|]*(?={_END}|\Z)"
+    rf"(?P<value>{_WORD}{{6,512}})[`\"'*]{{0,3}}[ \t│┃║|]*(?={_END}|\Z)"
 )
-_COMMAND: Final = lazy_pattern(
-    r"(?:[^\n]{0,60}?[$#%❯»➜]|PS [^>\n]{0,60}>|[+>])[ ]"
-    r"(?![^\n]{0,40}\b(?:git|grep|rg|find|ls|wc|sed|awk|stat|man|which|docker (?:ps|images))[ ])"
-    r"[^\n]{0,200}?(?:\$|\b(?:cat|bat|head|tail|less|more|type|printenv|echo|printf|get|read|show"
-    r"|view|output|print|exec|create|generate|gen|new|decrypt|decode|reveal|fetch|lookup|token"
-    r"|retrieve|query|rand))"
+_PROMPT: Final = lazy_pattern(
+    r"(?:[^\n]{0,60}?[$#%❯»➜]|(?:PS[ ])?[A-Z]:\\[^>\n]{0,60}>|PS>|[\w.()\[\]-]{0,24}[>+]{1,3}"
+    r"|In[ ]\[[0-9]{1,4}\]:)[ ](?![^\n]{0,40}\b(?:git|grep|rg|find|ls|wc|sed|awk|stat|man|which"
+    r"|docker (?:ps|images))[ ])"
+)
+_ASKS: Final = lazy_pattern(
+    r"(?i:.{0,200}?\b(?:cat|bat|head|tail|less|more|type|printenv|echo|printf|get|read|show|view|pass"
+    r"|output|print|exec|create|generate|gen|new|decrypt|decode|reveal|fetch|lookup|token|retrieve"
+    r"|query|rand))"
 )
 _PRINTED: Final = lazy_pattern(
-    rf"(?![ ][a-z]{{2,24}}[ ,\"])[^\n\\]{{0,160}}{_END}"
-    rf"(?P<value>[^\s\"'`<>\\]{{6,4096}})[ \t]*(?={_END}|\Z)"
+    rf"(?P<rest>(?![ ][a-z]{{2,24}}[ ,\"])[^\n\\]{{0,160}}){_END}"
+    r"(?:=>[ ]|Out\[[0-9]{1,4}\]:[ ])?[\"']?"
+    rf"(?P<value>{_WORD}{{6,4096}})[\"']?[ \t]*(?={_END}|\Z)"
+)
+_BARE_END: Final = lazy_pattern(r"[\w\]\"')}%]*")
+_LEADER: Final = lazy_pattern(rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}{{5,128}})(?=\s|\Z)")
+_ELEMENT: Final = lazy_pattern(
+    r":?[ ]?(?:</\w{1,10}>\s{0,16}(?:</?\w[^<>]{0,80}>\s{0,16}){1,4})(?P<value>[^\s<>]{5,512})(?=<)"
+)
+_VALUE_FIRST: Final = lazy_pattern(
+    r"\"(?i:value)\":\s?\"(?P<value>[^\"\\\n]{5,512})\",\s{0,8}\"(?i:name|key)\":\s?\"\Z"
 )
 
 
 def find_around(text: str, start: int, end: int) -> list[Span]:
     """Find the secrets that the name around ``text[start:end]`` has in other cells or lines."""
-    tail = _TAIL.match(text, end)
-    if tail is None:
-        return []
     first = max(0, start - LINE_CHARS_MAX)
     newline = "\n" if text.find("\n", first, end + LINE_CHARS_MAX) != -1 else "\\n"
     line_start = text.rfind(newline, first, start) + len(newline)
     if line_start < len(newline):
         line_start = first
-    found = _in_table(text, line_start, start, newline)
-    return found or _in_next_line(text, line_start, start, tail.end())
+    tail = _TAIL.match(text, end)
+    if tail is None:
+        return _printed(text, line_start, start, end)
+    return (
+        _in_table(text, line_start, start, newline)
+        or _below_label(text, line_start, start, tail.end())
+        or _printed(text, line_start, start, tail.end())
+    )
+
+
+def _promised(name: str) -> Named | None:
+    """Return what the name in a cell or a label implies, in any of many languages."""
+    name = name.partition("(")[0].strip(_MARKS)
+    if name.lower().endswith(_SPOKEN):
+        return Named("password", "given")
+    if name.lower().endswith(_SPOKEN_KEYS):
+        return Named("token", "opaque")
+    return named(name.replace(" ", "_"))
+
+
+def _below_label(text: str, line_start: int, start: int, end: int) -> list[Span]:
+    """Return the secret below a label, after its dots, or in the element after its own."""
+    line = text[line_start:end]
+    label = line.rpartition(">")[2] if line[:end].count("<") else line
+    if not _LABEL.match(label):
+        return []
+    head = text[line_start:start].rstrip(NAME_CHARS)
+    for pattern in (_BELOW, _LEADER, _ELEMENT):
+        below = pattern.match(text, end)
+        if below is not None and (pattern is not _BELOW or _LABEL.fullmatch(head)):
+            return _if_fits(_promised(label.rstrip(">").strip(" \t#>*_•|│┃║=`\"<-")), below)
+    return []
+
+
+def _printed(text: str, line_start: int, start: int, end: int) -> list[Span]:
+    """Return what a command printed that was asked for a secret."""
+    prompt = _PROMPT.match(text, line_start)
+    printed = _PRINTED.match(text, end) if prompt is not None and prompt.end() <= start else None
+    if prompt is None or printed is None:
+        return []
+    if not (_BARE_END.fullmatch(printed["rest"]) or _ASKS.match(text, prompt.end(), start)):
+        return []
+    head = text[prompt.end() : start].rstrip(NAME_CHARS)
+    name = text[prompt.end() + len(head) : end].rstrip(")]}>" + _MARKS).rpartition(".")[2]
+    return _if_fits(named(name) or named(text[start:end].rstrip(_MARKS)), printed)
+
+
+def _if_fits(promise: Named | None, found: re.Match[str]) -> list[Span]:
+    if promise is None or not _fits(promise, found["value"]):
+        return []
+    return [(promise.rule, *found.span("value"))]
 
 
 def _in_table(text: str, line_start: int, start: int, newline: str) -> list[Span]:
     """Return the secrets in the column below the name, or in the cell beside it."""
-    lines = _lines(text, line_start, newline)
-    _, line = next(lines, (0, ""))
+    numbered = _LINE_NUMBER.match(text, line_start, start)
+    lines = _lines(text, line_start, newline, is_numbered=numbered is not None)
+    line_start, line = next(lines, (0, ""))
     separator = next((sign for sign in _SEPARATORS if sign in line), "")
     cells = _cells(line, separator)
     index = sum(line_start + stop <= start for _, stop in cells)
     if not index < len(cells) > 1:
         return []
-    promise = _promised(line[slice(*cells[index])])
+    name = _inner(line[slice(*cells[index])])
+    promise = _promised(name) if _NAME.fullmatch(name) else None
     if promise is None:
         return []
     places: Iterator[Place] = iter(())
@@ -102,15 +170,19 @@ def _in_table(text: str, line_start: int, start: int, newline: str) -> list[Span
     return [span for place in places for span in _in_cell(promise, *place)]
 
 
-def _lines(text: str, at: int, newline: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines from ``at`` to a blank one, each with its start."""
+def _lines(
+    text: str, at: int, newline: str, *, is_numbered: bool
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines from ``at`` to a blank one, each with its start, without their numbers."""
     limit = at + TABLE_CHARS_MAX
     while at < min(limit, len(text)):
         end = text.find(newline, at, at + LINE_CHARS_MAX)
         line = text[at : end if end != -1 else at + LINE_CHARS_MAX]
-        if not line.strip():
+        number = _LINE_NUMBER.match(line) if is_numbered else None
+        skipped = number.end() if number else 0
+        if not line[skipped:].strip():
             return
-        yield at, line
+        yield at + skipped, line[skipped:]
         if end == -1:
             return
         at = end + len(newline)
@@ -129,11 +201,6 @@ def _cells(line: str, separator: str) -> list[Cell]:
         cells.append((at, stop))
         at = stop + len(separator)
     return cells
-
-
-def _promised(cell: str) -> Named | None:
-    name = _inner(cell)
-    return named(name.partition("(")[0].replace(" ", "_")) if _NAME.fullmatch(name) else None
 
 
 def _inner(cell: str) -> str:
@@ -187,21 +254,3 @@ def _fits(promise: Named, value: str) -> bool:
         strong = promise.rule == "secret" and is_strong(value)
         return promise.demand != "tangled" and (strong or is_random(value))
     return is_jumbled(value) or is_scrambled(value) or (has_digit(value) and is_mixed(value))
-
-
-def _in_next_line(text: str, line_start: int, start: int, end: int) -> list[Span]:
-    """Return the secret below a label, or below a command that asked for it."""
-    head = text[line_start:start].rstrip(NAME_CHARS)
-    below = None
-    if _LABEL.fullmatch(head):
-        name = text[line_start:end].rstrip(">")
-        below = _BELOW.match(text, end)
-    if below is None and _COMMAND.match(text, line_start, start):
-        name = text[line_start + len(head) : end].rpartition(".")[2]
-        below = _PRINTED.match(text, end)
-    if below is None:
-        return []
-    promise = named("_".join(name.split()))
-    if promise is None or not _fits(promise, below["value"]):
-        return []
-    return [(promise.rule, *below.span("value"))]
