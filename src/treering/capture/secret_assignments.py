@@ -55,11 +55,12 @@ ARGUMENT_END_CHARS_MAX: Final = 4
 NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = lazy_pattern(
     r"""(?P<rest>[A-Za-z0-9_-]{0,32}+)
+    (?:[ ](?:field|input|box)(?=\\{0,7}["']))?
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
       (?P<pair>(?=[\s,:\\"'vVtT])(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
         (?:\\{0,7}["']\w{1,24}\\{0,7}["']\s{0,2}:\s{0,2}\\{0,7}["']?[\w.-]{0,40}\\{0,7}["']?,\s{0,16}){0,3}
-        \\{0,7}["']?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
+        \\{0,7}["']?(?:Parameter|Option|Setting)?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
       | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])
@@ -84,14 +85,15 @@ _SEPARATOR: Final = lazy_pattern(
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
         (?:(?:[ ](?:is|was|got|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
-          [ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+          [ ](?:is|was|to|est?|ist|lautet|é|è|(?:should|must|will|would|can|could|to)[ ]be)
+          (?:[ ](?:now|still|currently|just|simply|again|set[ ]to))?:?|:)(?:[ ]{1,2}|(?=\r?\n))
       | [ ](?:generated|created|issued|received|returned|value)(?:[ ]is)?:?[ ]{1,2}
       | [ ](?:\u2192|->|[\u2013\u2014-])[ ]|'s[ ]|[ ]\((?=[^\s()]{5,64}\))
       | [ ]{1,16}\|[ ]{1,16})
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
         (?:\r?\n|\\r\\n))
-    | (?P<tag>(?:</key)?>(?:\s{0,16}<(?:value|string)>)?)
+    | (?P<tag>(?:</key|(?:[ ][\w:]{1,24}=\\?["'][^"'<>]{0,40}\\?["']){1,3})?[ ]?>(?:\s{0,16}<(?:value|string)>)?)
     | (?P<blank>[ \t]{1,4}(?:[0-9][ ])?)
     )""",
     re.VERBOSE,
@@ -171,7 +173,7 @@ _BRACED: Final = lazy_pattern(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
 _ELEMENT: Final = lazy_pattern(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 SPOKEN_HEADS: Final = (
     *("api", "access", "client", "secret", "private", "auth", "refresh", "session", "signing"),
-    *("encryption", "master"),
+    *("encryption", "master", "license", "product", "webhook", "deploy"),
 )
 _SPOKEN_HEADS: Final = tuple(f"{word} " for word in SPOKEN_HEADS)
 _HARMLESS_HEADS: Final = ("cache ", "Cache ", "primary ", "Primary ", "public ", "Public ")
@@ -333,13 +335,15 @@ def _if_quoted(
             certain = certain or is_random(value) or is_set_by_call(opening)
             # The second argument is the default value: getenv("PASSWORD", "…").
             certain = certain or (name.isupper() and is_mixed(value))
+            certain = certain or (_INSERTED.search(opening) is not None and is_strong(value))
             certain = certain and (separator["close"] is not None or separator["comma"][0] == " ")
         case "prose":
             certain = is_mixed(value) or (promise.rule == "password" and is_word(value))
         case "blank":
             certain = certain or name == "PASSWORD" or is_configured(opening)
             spoken = separator["close"] is None and promise.rule == "password"
-            certain = certain or (spoken and is_mixed(value)) or is_random(value)
+            spoken = spoken and (is_mixed(value) or is_joined_phrase(value))
+            certain = certain or spoken or is_random(value)
         case "tag" | "part":
             certain = False
         case "call":
@@ -433,7 +437,7 @@ def _is_literal(
 ) -> bool:
     """Return whether unquoted letters are a value, not a variable, type or remark."""
     word = value[0]
-    if is_random(word):
+    if is_random(word) or (promise.rule == "password" and is_joined_phrase(word)):
         return True
     plain = (word.islower() and "_" not in word) or is_jumbled(word)
     ends_line = _LINE_TAIL.match(text, value.end()) is not None
@@ -552,6 +556,7 @@ _ENTRY_BEFORE: Final = lazy_pattern(
 _ENTRY_TAIL: Final = lazy_pattern(r"[ ]?(?:[,}\"'`\r\n]|\\[nr\"']|\Z)")
 _STRUCT: Final = lazy_pattern(r"[\w)][ ]?\{")
 _REMARKS: Final = word_set("str string text char varchar any none null undefined required optional")
+_INSERTED: Final = lazy_pattern(r"(?:VALUES|values)[ ]?\([\"'][\w.-]{0,40}\Z")
 _SET_BY_CALL: Final = lazy_pattern(
     r"\b(?:define|fill|type|send_keys|type_text)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
 )

@@ -15,11 +15,13 @@ from treering.capture.secret_names import Named, named
 from treering.capture.secret_speech import SPOKEN_KEYS, SPOKEN_PASSWORDS
 from treering.capture.secret_values import (
     has_digit,
+    is_given,
     is_jumbled,
     is_mixed,
     is_random,
     is_scrambled,
     is_strong,
+    without_stop,
 )
 from treering.lazy import lazy_pattern
 
@@ -30,6 +32,7 @@ Place: TypeAlias = tuple[int, str, Cell]
 
 LINE_CHARS_MAX: Final = 1_024
 TABLE_CHARS_MAX: Final = 65_536
+SENTENCE_CHARS_MAX: Final = 96
 
 _MARKS: Final = " \t\r\"'`*\\:："
 _FRAMES: Final = ("│", "┃", "║", "|")
@@ -82,6 +85,18 @@ _LEADER: Final = lazy_pattern(rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}
 _ELEMENT: Final = lazy_pattern(
     r":?[ ]?(?:</\w{1,10}>\s{0,16}(?:</?\w[^<>]{0,80}>\s{0,16}){1,4})(?P<value>[^\s<>]{5,512})(?=<)"
 )
+_PLAIN: Final = r"[^\W\d_][\w']{0,15}"
+_AFTER: Final = lazy_pattern(
+    rf"(?:[,;:]?[ ]{_PLAIN}(?![^\s,;:])){{0,6}}[,:]?[ ][\"'`(“]?(?P<value>{_WORD}{{8,64}})"
+)
+_BEFORE: Final = lazy_pattern(
+    rf"(?<![^\s\"'`(“])(?P<value>{_WORD}{{8,64}})[\"'`)”]?(?:[ ](?:<?-|=|{_PLAIN})){{1,6}}[ ]\Z"
+)
+_SYMBOL: Final = lazy_pattern(r"[!#$%&*@^?+=~]")
+_NO_PASSWORD: Final = lazy_pattern(
+    r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,}[0-9]{0,1}\Z|@[\w-]+\.|[#@$%&]\w+\Z"
+)
+_LONG_WORD: Final = lazy_pattern(r"[a-z]{5}|[A-Z]{5}")
 _VALUE_FIRST: Final = lazy_pattern(
     r"\"(?i:value)\":\s?\"(?P<value>[^\"\\\n]{5,512})\",\s{0,8}\"(?i:name|key)\":\s?\"\Z"
 )
@@ -101,6 +116,7 @@ def find_around(text: str, start: int, end: int) -> list[Span]:
         _in_table(text, line_start, start, newline)
         or _below_label(text, line_start, start, tail.end())
         or _printed(text, line_start, start, tail.end())
+        or _in_sentence(text, line_start, start, tail.end())
     )
 
 
@@ -116,15 +132,14 @@ def _promised(name: str) -> Named | None:
 
 def _below_label(text: str, line_start: int, start: int, end: int) -> list[Span]:
     """Return the secret below a label, after its dots, or in the element after its own."""
-    line = text[line_start:end]
-    label = line.rpartition(">")[2] if line[:end].count("<") else line
+    label = text[line_start:end].rstrip(">").rpartition(">")[2]
     if not _LABEL.match(label):
         return []
     head = text[line_start:start].rstrip(NAME_CHARS)
     for pattern in (_BELOW, _LEADER, _ELEMENT):
         below = pattern.match(text, end)
         if below is not None and (pattern is not _BELOW or _LABEL.fullmatch(head)):
-            return _if_fits(_promised(label.rstrip(">").strip(" \t#>*_•|│┃║=`\"<-")), below)
+            return _if_fits(_promised(label.strip(" \t#>*_•|│┃║=`\"<-")), below)
     return []
 
 
@@ -139,6 +154,31 @@ def _printed(text: str, line_start: int, start: int, end: int) -> list[Span]:
     head = text[prompt.end() : start].rstrip(NAME_CHARS)
     name = text[prompt.end() + len(head) : end].rstrip(")]}>" + _MARKS).rpartition(".")[2]
     return _if_fits(named(name) or named(text[start:end].rstrip(_MARKS)), printed)
+
+
+def _in_sentence(text: str, line_start: int, start: int, end: int) -> list[Span]:
+    """Return a word of the sentence that can be nothing but a password."""
+    head = text[max(line_start, start - SENTENCE_CHARS_MAX) : start].rstrip(NAME_CHARS)
+    name_start = max(line_start, start - SENTENCE_CHARS_MAX) + len(head)
+    promise = named(text[name_start:end].rstrip(_MARKS))
+    if promise is None or promise.rule != "password":
+        return []
+    found = _AFTER.match(text, end)
+    if found is None or not _is_unmistakable(found["value"]):
+        found = _BEFORE.search(text, max(line_start, name_start - SENTENCE_CHARS_MAX), name_start)
+    if found is None or not _is_unmistakable(found["value"]):
+        return []
+    value = without_stop(found["value"].rstrip(")”"))
+    return [(promise.rule, found.start("value"), found.start("value") + len(value))]
+
+
+def _is_unmistakable(word: str) -> bool:
+    value = without_stop(word.rstrip(")”"))
+    if not has_digit(value) or _NO_PASSWORD.search(value) or not is_given(value):
+        return False
+    if value.isalnum():
+        return is_scrambled(value) and _LONG_WORD.search(value) is None
+    return is_strong(value) and _SYMBOL.search(value) is not None
 
 
 def _if_fits(promise: Named | None, found: re.Match[str]) -> list[Span]:

@@ -139,6 +139,18 @@ PHRASES: Final = (
     Phrase(" : EAP | : XAUTH ", "", bare=""),
     Phrase(" secret | password ", r"[0-9]{1,2}[ ]", is_mixed),
     Phrase("openssl rand|pwgen", r"[^\n]{0,64}\n", is_random, _RANDOM_WORD),
+    Phrase(
+        "token_urlsafe(|token_hex(|token_bytes(|genkey|rails secret|key:generate|secret_key())",
+        r"[^\n]{0,64}\n",
+        is_random,
+        rf"(?:base64:)?{_RANDOM_WORD}",
+    ),
+    Phrase("secret-tool|find-generic-password|find-internet-password", r"[^\n]{0,200}\n", is_mixed),
+    Phrase("key is |Key is ", "", is_tangled, _RANDOM_WORD),
+    Phrase("{PLAIN}|{CLEARTEXT}", "", bare=r"[^\s\"'$<:]{3,128}"),
+    Phrase("auth sha|auth md5|priv aes|priv des", r"(?:[ ][0-9]{2,3})?[ ]", is_mixed),
+    Phrase("<auth-user-pass>", r"\s{1,8}[^\n]{1,64}\n\s{0,8}", bare=r"[^\s<]{3,128}"),
+    Phrase('"kty"', r"[^{}]{0,600}?\"(?:d|k)\"\s?:\s?", is_random, ""),
     Phrase("addauth digest", r"[ ][\w.-]{1,64}:"),
     Phrase("ACL SETUSER|acl setuser|user default on", r"[^\n]{0,64}?[ ]>"),
     Phrase(
@@ -223,7 +235,7 @@ PHRASES: Final = (
     ),
     Phrase("Client(|Client::new(|.new(", _FIRST_OF_TWO, is_random, ""),
     # Calls whose argument is a password or a key.
-    Phrase("HTTPBasicAuth(|redential(|redentials(|Authentication(", _FIRST_OF_TWO, bare=""),
+    Phrase("HTTPBasicAuth(|redential(|redentials(|Authentication(|nticationToken(", _FIRST_OF_TWO, bare=""),
     Phrase(
         "btoa(|b64encode(|Buffer.from(|encodeToString(",
         r"b?[\"'`][\w.@+-]{1,64}:",
@@ -258,6 +270,8 @@ PHRASES: Final = (
     Phrase("basic_auth(|basicAuth(|SetBasicAuth(|setBasicAuth(", _FIRST_OF_TWO, bare=""),
     Phrase("login(|Login(|log_in(|sign_in(|signIn(|authenticate(", _FIRST_OF_TWO, bare=""),
     Phrase("WiFi.begin(", _FIRST_OF_TWO, bare=""),
+    Phrase("connect(", rf"{_FIRST_OF_TWO}{_FIRST_OF_TWO}", is_mixed, bare=""),
+    Phrase("Signer(|Serializer(", r"\s{0,4}", is_random, ""),
     Phrase("PDO(|mysqli(|mysqli_connect(", rf"{_FIRST_OF_TWO}{_FIRST_OF_TWO}", bare=""),
     Phrase("getConnection(", r"[^,\n]{1,128},\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}", bare=""),
     Phrase(
@@ -376,9 +390,11 @@ def find_inserted(text: str, start: int, end: int) -> Span | None:
 
 
 _PIPED: Final = lazy_pattern(
-    r"(?:[ ]-n)?[ ](?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
+    r"(?:[ ]-n|[ ][\"']%s(?:\\n)?[\"'])?[ ]"
+    r"(?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
     r"(?:\s{0,4}\|[^\n|]{0,80}?"
-    r"(?:sudo[ ](?:-\w{1,16}[ ]){0,3}-S|stdin|passwd|login|secrets?[ ]|kinit)|(?P<inner>))"
+    r"(?:sudo[ ](?:-\w{1,16}[ ]){0,3}-S|stdin|passwd|login|secrets?[ ]|kinit)"
+    r"|\s{0,4}>{1,2}[ ]?[\w./~-]{0,80}?(?:pass|secret|token|cred)|(?P<inner>))"
 )
 _INNER: Final = lazy_pattern(r"(?i:pass|key|token|secret)[\w-]{0,24}[ =]{1,2}(?:[\"']|<\()\Z")
 _HERE: Final = lazy_pattern(

@@ -130,7 +130,7 @@ _NO_TEXT: Final = lazy_pattern(
 """Values that no name makes a key: a key is a string of 20 characters or more."""
 _NAMING_FIELDS: Final = tuple(
     f'"{name}":{blank}'.encode()
-    for name in ("name", "key", "Name", "Key", "selector", "element")
+    for name in ("name", "key", "Name", "Key", "ParameterKey", "OptionName", "selector", "element")
     for blank in ("", " ")
 )
 _NAME_TAIL: Final = lazy_pattern(
@@ -640,7 +640,7 @@ SECRET_RULES: Final = (
         for phrase in phrases.PHRASES
     ),
     Rule("inserted", ("VALUES", "values ("), phrases.find_inserted, is_generic=True),
-    Rule("echoed", ("echo",), phrases.find_echoed, is_generic=True),
+    Rule("echoed", ("echo", "printf"), phrases.find_echoed, is_generic=True),
     Rule("here-string", ("<<<",), phrases.find_here_string, is_generic=True),
     Rule("expected", ("expect ",), phrases.find_expected, is_generic=True),
     Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), phrases.find_pgpass, is_generic=True),

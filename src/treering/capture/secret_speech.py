@@ -45,9 +45,10 @@ SPOKEN_PASSWORDS: Final = (
     "|पासवर्ड|পাসওয়ার্ড|รหัสผ่าน|mật khẩu|Mật khẩu|kata sandi|Kata sandi|katalaluan|密码|密碼|口令"
     "|パスワード|暗証|비밀번호|암호"
 )
+_CHANGED: Final = r"[ ](?:auf|a|en|por|para|na|su|in|naar|till|do|на|を|habe[ ]ich|hab[ ]ich)(?=[ ])[ ]"
 _TOLD: Final = lazy_pattern(
     r"[a-zа-яäåæøéíőúışğčžýłęąò]{0,6}(?:\*\*)?[\"'`]?"
-    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
+    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|{_CHANGED}|を[ ]?|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
     rf"(?P<value>{_PASSWORD})"
 )
 _BESIDE_CHARS_MIN: Final = 6
@@ -82,15 +83,25 @@ def find_spoken_key(text: str, _start: int, end: int) -> Span | None:
     return ("token", *match.span("value")) if match and is_random(match["value"]) else None
 
 
+PAIRS: Final = "user:|User:|sername:|ogin:|wifi:|Wifi:|WiFi:|Wi-Fi:|WLAN:|SSID:|enutzer:|suario:"
+_PAIR: Final = lazy_pattern(rf"[ ]?[\w.@+-]{{1,64}}[ ]/[ ](?P<value>{_PASSWORD})")
+
+
+def find_paired(text: str, _start: int, end: int) -> Span | None:
+    """Find the password after an account and a slash: ``user: admin / …``."""
+    match = _PAIR.match(text, end)
+    return _if_password(without_stop(match["value"]), match.start("value")) if match else None
+
+
 USED: Final = (
-    "is the password|is my password|is your password|for the password|ist das Passwort"
+    "to log in|to sign in|to login|is the login|are the creds|is the password|is my password|is your password|for the password|ist das Passwort"
     "|est le mot de passe|es la contraseña|è la password|é a senha|is het wachtwoord|to hasło"
     "|as the password|as password|as the new password|as your password|as my password|as pw"
     "|as the root password|as the admin password|as a password|als Passwort|als Kennwort"
     "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
     "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
 )
-_USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]?[ ]?\Z")
+_USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])(?:[\w.@-]{{1,32}}[:/])?({_PASSWORD})[\"'`»”」]?[ ]?\Z")
 
 
 def find_used(text: str, start: int, _end: int) -> Span | None:
@@ -100,7 +111,7 @@ def find_used(text: str, start: int, _end: int) -> Span | None:
 
 
 ACCOUNTS: Final = (
-    "og in with|ogin with|ign in with|redentials|creds|Creds|ogin is|ogin details"
+    "og in with|ogin with|ign in with|og in using|ign in using|ugang|redentials|creds|Creds|ogin is|ogin details"
     "|Zugangsdaten|Anmeldedaten|ogindaten|dentifiants|redenciales|redenziali|redenciais"
     "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
     "|sername/password|ser/pass|ogin/password"
@@ -121,7 +132,7 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
 
 
 CODES: Final = (
-    "your code|Your code|my code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
+    "your code|Your code|my code|oor code|gate code|alarm code|lock code|safe code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
     "|wój kod|uo codice|аш код|код:|的验证码|verify your|confirm your|sign in to|log in to"
     "|erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
     "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
@@ -156,7 +167,7 @@ def find_one_time_code(text: str, start: int, end: int) -> Span | None:
 
 
 RECOVERY: Final = (
-    "ecovery code|ackup code|cratch code|mergency code|iederherstellungscode|odes de secours"
+    "ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode|cratch code|mergency code|iederherstellungscode|odes de secours"
     "|ódigos de respaldo|ódigo de recuperación|恢复代码|备用码|バックアップコード"
 )
 _RECOVERY_CODE: Final = (
@@ -164,7 +175,7 @@ _RECOVERY_CODE: Final = (
     r"|(?=[a-z]{0,9}[0-9])[a-z0-9]{8,10}|[0-9]{8})"
 )
 _RECOVERY: Final = lazy_pattern(
-    r"s?(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`-]{0,6}"
+    r"s?(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`\[:-]{0,6}"
     rf"({_RECOVERY_CODE}(?:[\s,\"'`]{{1,8}}{_RECOVERY_CODE}){{0,20}})(?![\w-])"
 )
 
@@ -181,7 +192,7 @@ SEEDS: Final = (
     "|助记词|助記詞|シードフレーズ|니모닉|frase|Frase|сид-фраз|Сид-фраз|seed-фраз"
 )
 _SEED: Final = lazy_pattern(
-    r"[^\n]{0,40}?[\s:=\"'`：]"
+    r"[^\n]{0,40}?(?:[\s:=\"'`：]|:\s{2,4}|\s{2})"
     r"((?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8}|(?:[0-9]{1,2}[.):]?[ ]?[a-z]{3,8}[,;]?\s{0,2}){12,24})"
     r"(?![a-z])"
 )
@@ -206,6 +217,7 @@ SPOKEN: Final = (
     ("told", SPOKEN_KEYS, find_spoken_key),
     ("used", USED, find_used),
     ("account", ACCOUNTS, find_account),
+    ("account", PAIRS, find_paired),
     ("code", CODES, find_one_time_code),
     ("code", RECOVERY, find_recovery_codes),
     ("seed", SEEDS, find_seed),

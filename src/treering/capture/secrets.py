@@ -45,6 +45,8 @@ SHORT_CHARS_MAX: Final = 4_096
 WRAPPED_LINES_MAX: Final = 64
 WRAPPED_CHARS_MIN: Final = 16
 
+_NAMING: Final = ("name", "key", "Name", "Key", "ParameterKey", "OptionName")
+_NAMED: Final = frozenset(("value", "Value", "ParameterValue"))
 _SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
 _FLAG: Final = lazy_pattern(r"--?[A-Za-z][\w-]{1,48}")
 _HEADER: Final = "authorization: "
@@ -328,10 +330,10 @@ def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]
     {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value. So is
     {"selector": …, "text": …}, with which an agent types into a form.
     """
-    pair = next(filter(None, map(value.get, ("name", "key", "Name", "Key"))), name)
+    pair = next(filter(None, map(value.get, _NAMING)), name)
     form = value.get("selector") or value.get("element")
     for key, item in value.items():
-        given = pair if key in ("value", "Value") else form if key == "text" else None
+        given = pair if key in _NAMED else form if key == "text" else None
         # A cookie as exported by a browser.
         if key == "value" and "domain" in value and "path" in value:
             given = "session_token"
