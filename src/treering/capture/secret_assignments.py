@@ -75,7 +75,7 @@ _SEPARATOR: Final = lazy_pattern(
         | =>|->(?=[ ])|<-|%3[Dd]|\|\|=|\?{1,2}=|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ]|\[\]byte\()?)
     | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
-    | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
+    | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio]|you|we|they|that)[ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ](?:(?:at|in|on|of|to|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
           | (?:is|was)[ ](?!now[ ]|(?:set|reset|changed|updated|rotated)[ ]to[ ]
@@ -145,7 +145,7 @@ _PLAIN_WORD: Final = lazy_pattern(r" (?:([a-z]{2,24})|[0-9]{2,7}|[0-9] [a-z]{2,2
 LINKS: Final = SUFFIXES | word_set(
     "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
     " from has been got set reset changed updated rotated es est ist lautet generated created"
-    " issued received returned value text string"
+    " issued received returned value text string should must will would you we they that"
 )
 """Words that introduce the value of a name, or qualify the name."""
 _QUOTED: Final = lazy_pattern(
@@ -495,6 +495,7 @@ def _is_directive(text: str, value: re.Match[str], name: str, opening: str) -> b
         and _is_line_head(opening, name)
         and _LINE_TAIL.match(text, value.end()) is not None
         and has_digit(value[0])
+        and not _METHOD.search(value[0])
         and is_mixed(value[0])
     )
 

@@ -33,20 +33,24 @@ Place: TypeAlias = tuple[int, str, Cell]
 LINE_CHARS_MAX: Final = 1_024
 TABLE_CHARS_MAX: Final = 65_536
 SENTENCE_CHARS_MAX: Final = 96
+UNMISTAKABLE_CHARS_MIN: Final = 8
 
-_MARKS: Final = " \t\r\"'`*\\:："
+_MARKS: Final = " \t\r\"'`\\:："
 _FRAMES: Final = ("│", "┃", "║", "|")
 _SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
 """What parts the cells of a line; the first that occurs counts."""
 _TAIL: Final = lazy_pattern(
-    r"[A-Za-z0-9_-]{0,32}+[\"'`*)\]}>]{0,4}"
-    r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;\t\r\n]|\\[nrt]|</|[.]{2}|[ ]))"
+    r"(?P<name>[A-Za-z0-9_-]{0,32}+)(?:[.](?:txt|key|pass|asc)\b)?[\"'`*)\]}>%]{0,4}"
+    r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;.!\t\r\n\]]|\\[nrt]|</|[ ]|\Z))"
 )
 _RULE: Final = lazy_pattern(r"[\s|+:─-╿-]*[═=─-╿-][\s|+:=─-╿═-]*")
 _NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#'-]){2,48}(?:\([\w .-]{1,24}\))?")
 _ALIGNED: Final = lazy_pattern(r"\S+(?:[ ]\S+)*")
 _DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}|[0-9]{1,2}[./:][0-9]{1,2}")
 _VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
+_JSON_ROWS: Final = lazy_pattern(
+    r"\\{0,3}\"[^\[\]{}]{0,400}\](?:,\s{0,16}\\{0,3}\"\w{1,24}\\{0,3}\"\s?:\s?\[|,)\s{0,16}(?=\[)"
+)
 _LINE_NUMBER: Final = lazy_pattern(r"[ ]{0,8}[0-9]{1,6}(?:→|\t|\\t)")
 _SPOKEN: Final = tuple(
     word.lower().rstrip(":") for word in SPOKEN_PASSWORDS.split("|") if " key" not in word
@@ -90,8 +94,12 @@ _AFTER: Final = lazy_pattern(
     rf"(?:[,;:]?[ ]{_PLAIN}(?![^\s,;:])){{0,6}}[,:]?[ ][\"'`(“]?(?P<value>{_WORD}{{8,64}})"
 )
 _BEFORE: Final = lazy_pattern(
-    rf"(?<![^\s\"'`(“])(?P<value>{_WORD}{{8,64}})[\"'`)”]?(?:[ ](?:<?-|=|{_PLAIN})){{1,6}}[ ]\Z"
+    rf"(?<![^\s\"'`(“])(?P<value>{_WORD}{{5,64}})[\"'`)”]?(?P<link>(?:[ ](?:<?-|=|{_PLAIN})){{1,6}}[ ])\Z"
 )
+_IS: Final = lazy_pattern(
+    r"[ ](?:is|was|ist|est|(?:in[ ])?as|<-|=)(?:[ ](?:the|my|our|your|a|an|\w{3,12})){0,3}[ ]"
+)
+_STOPS: Final = lazy_pattern(r"\s*(?:\Z|[.,;:!?)\n]|(?:for|of|on|in|at|to|now|and|here)\b)")
 _SYMBOL: Final = lazy_pattern(r"[!#$%&*@^?+=~]")
 _NO_PASSWORD: Final = lazy_pattern(
     r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,}[0-9]{0,1}\Z|@[\w-]+\.|[#@$%&]\w+\Z"
@@ -104,20 +112,25 @@ _VALUE_FIRST: Final = lazy_pattern(
 
 def find_around(text: str, start: int, end: int) -> list[Span]:
     """Find the secrets that the name around ``text[start:end]`` has in other cells or lines."""
-    first = max(0, start - LINE_CHARS_MAX)
-    newline = "\n" if text.find("\n", first, end + LINE_CHARS_MAX) != -1 else "\\n"
-    line_start = text.rfind(newline, first, start) + len(newline)
-    if line_start < len(newline):
-        line_start = first
     tail = _TAIL.match(text, end)
     if tail is None:
-        return _printed(text, line_start, start, end)
+        return []
+    end, name_end = tail.end(), tail.end("name")
+    first = max(0, start - LINE_CHARS_MAX)
+    newline = "\n" if text.find("\n", first, end + LINE_CHARS_MAX) != -1 else "\\n"
+    line_start = _start_of_line(text, first, start, newline)
     return (
-        _in_table(text, line_start, start, newline)
-        or _below_label(text, line_start, start, tail.end())
-        or _printed(text, line_start, start, tail.end())
-        or _in_sentence(text, line_start, start, tail.end())
+        _in_table(text, start, name_end, first, newline)
+        or _below_label(text, line_start, start, end)
+        or _printed(text, line_start, start, tail)
+        or _in_sentence(text, line_start, start, tail)
+        or _before(text, start, name_end)
     )
+
+
+def _start_of_line(text: str, first: int, start: int, newline: str) -> int:
+    found = text.rfind(newline, first, start)
+    return found + len(newline) if found != -1 else first
 
 
 def _promised(name: str) -> Named | None:
@@ -143,38 +156,57 @@ def _below_label(text: str, line_start: int, start: int, end: int) -> list[Span]
     return []
 
 
-def _printed(text: str, line_start: int, start: int, end: int) -> list[Span]:
+def _printed(text: str, line_start: int, start: int, tail: re.Match[str]) -> list[Span]:
     """Return what a command printed that was asked for a secret."""
     prompt = _PROMPT.match(text, line_start)
-    printed = _PRINTED.match(text, end) if prompt is not None and prompt.end() <= start else None
+    printed = _PRINTED.match(text, tail.end()) if prompt is not None and prompt.end() <= start else None
     if prompt is None or printed is None:
         return []
     if not (_BARE_END.fullmatch(printed["rest"]) or _ASKS.match(text, prompt.end(), start)):
         return []
     head = text[prompt.end() : start].rstrip(NAME_CHARS)
-    name = text[prompt.end() + len(head) : end].rstrip(")]}>" + _MARKS).rpartition(".")[2]
-    return _if_fits(named(name) or named(text[start:end].rstrip(_MARKS)), printed)
+    name = text[prompt.end() + len(head) : tail.end("name")].rpartition(".")[2]
+    return _if_fits(named(name) or named(text[start : tail.end("name")]), printed)
 
 
-def _in_sentence(text: str, line_start: int, start: int, end: int) -> list[Span]:
+def _in_sentence(text: str, line_start: int, start: int, tail: re.Match[str]) -> list[Span]:
     """Return a word of the sentence that can be nothing but a password."""
     head = text[max(line_start, start - SENTENCE_CHARS_MAX) : start].rstrip(NAME_CHARS)
     name_start = max(line_start, start - SENTENCE_CHARS_MAX) + len(head)
-    promise = named(text[name_start:end].rstrip(_MARKS))
+    promise = named(text[name_start : tail.end("name")])
     if promise is None or promise.rule != "password":
         return []
-    found = _AFTER.match(text, end)
-    if found is None or not _is_unmistakable(found["value"]):
-        found = _BEFORE.search(text, max(line_start, name_start - SENTENCE_CHARS_MAX), name_start)
-    if found is None or not _is_unmistakable(found["value"]):
+    found = _AFTER.match(text, tail.end())
+    if found is not None and _is_unmistakable(found["value"]):
+        return _word(promise, found)
+    found = _BEFORE.search(text, max(line_start, name_start - SENTENCE_CHARS_MAX), name_start)
+    if found is None:
         return []
+    is_said = _IS.fullmatch(found["link"]) is not None and _STOPS.match(text, tail.end()) is not None
+    proved = _fits(promise, without_stop(found["value"])) if is_said else False
+    return _word(promise, found) if proved or _is_unmistakable(found["value"]) else []
+
+
+def _word(promise: Named, found: re.Match[str]) -> list[Span]:
     value = without_stop(found["value"].rstrip(")”"))
     return [(promise.rule, found.start("value"), found.start("value") + len(value))]
 
 
+def _before(text: str, start: int, end: int) -> list[Span]:
+    """Return the value of an object of JSON that has its name after it."""
+    before = text[max(0, start - LINE_CHARS_MAX) : start].rstrip(NAME_CHARS)
+    found = _VALUE_FIRST.search(before) if before.endswith('"') else None
+    if found is None:
+        return []
+    name_start = start - len(text[max(0, start - LINE_CHARS_MAX) : start]) + len(before)
+    spans = _if_fits(named(text[name_start:end]), found)
+    offset = name_start - len(before)
+    return [(rule, at + offset, stop + offset) for rule, at, stop in spans]
+
+
 def _is_unmistakable(word: str) -> bool:
     value = without_stop(word.rstrip(")”"))
-    if not has_digit(value) or _NO_PASSWORD.search(value) or not is_given(value):
+    if len(value) < UNMISTAKABLE_CHARS_MIN or not has_digit(value) or _NO_PASSWORD.search(value) or not is_given(value):
         return False
     if value.isalnum():
         return is_scrambled(value) and _LONG_WORD.search(value) is None
@@ -187,8 +219,13 @@ def _if_fits(promise: Named | None, found: re.Match[str]) -> list[Span]:
     return [(promise.rule, *found.span("value"))]
 
 
-def _in_table(text: str, line_start: int, start: int, newline: str) -> list[Span]:
+def _in_table(text: str, start: int, end: int, first: int, newline: str) -> list[Span]:
     """Return the secrets in the column below the name, or in the cell beside it."""
+    if text.startswith("</th>", end):
+        newline = "</tr>"
+    elif _JSON_ROWS.match(text, end):
+        newline = "]"
+    line_start = _start_of_line(text, first, start, "[" if newline == "]" else newline)
     numbered = _LINE_NUMBER.match(text, line_start, start)
     lines = _lines(text, line_start, newline, is_numbered=numbered is not None)
     line_start, line = next(lines, (0, ""))
@@ -219,7 +256,7 @@ def _lines(
         end = text.find(newline, at, at + LINE_CHARS_MAX)
         line = text[at : end if end != -1 else at + LINE_CHARS_MAX]
         number = _LINE_NUMBER.match(line) if is_numbered else None
-        skipped = number.end() if number else 0
+        skipped = number.end() if number else line.rfind("[") + 1 if newline == "]" else 0
         if not line[skipped:].strip():
             return
         yield at + skipped, line[skipped:]
@@ -245,13 +282,16 @@ def _cells(line: str, separator: str) -> list[Cell]:
 
 def _inner(cell: str) -> str:
     """Return what a cell holds without markup, quotes and the number of its line."""
-    return cell.rpartition("\u2192")[2].rpartition(">")[2].strip(_MARKS)
+    value = cell.rpartition(">")[2].strip(_MARKS)
+    return value.strip("*") if value.startswith("*") else value
 
 
 def _is_header(
     text: str, line_start: int, line: str, separator: str, newline: str, below: str
 ) -> bool:
     """Return whether a line begins a table: no line like it is before, and it has no values."""
+    if newline in ("]", "</tr>"):
+        return True
     if not below or _VALUES.search(line):
         return False
     if separator in _FRAMES:

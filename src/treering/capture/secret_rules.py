@@ -49,6 +49,7 @@ NAME_BYTES_MAX: Final = 6 * NAME_CHARS_MAX + 2
 NO_VALUE_GROUP: Final = 2
 # A command that sets a name is searched in the 96 characters before it.
 SENTENCE_BYTES_MAX: Final = 6 * RECORD_CHARS_MAX
+TOLD_BYTES_MAX: Final = 2 * 96
 URL_CHARS_MAX: Final = 400
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
 URL_BYTES_MAX: Final = 6 * URL_CHARS_MAX
@@ -156,21 +157,32 @@ _REST: Final = lazy_pattern(
     re.VERBOSE,
 )
 """The rest of a name, and what follows it where no notation of ``find_named`` has a value."""
-_CELL_END: Final = lazy_pattern(
-    rb"[A-Za-z0-9_-]{0,32}+[*\\\"'`)\]}]{0,6} {0,32}(?:[,|;]|</t[hd]>)"
+_ELSEWHERE: Final = lazy_pattern(
+    rb"[A-Za-z0-9_-]{0,32}+(?:[.](?:txt|key|pass|asc))?[*\\\"'`)\]}>]{0,6} {0,32}:?[ *]{0,3}"
+    rb"(?:(?:</t[hd]>|[,|;])"
     rb"(?:[\w .#/,;|<>*\"'`:-]|\\[\"t]|[\x80-\xff]){0,400}+(?:\\[nr]|[\r\n])"
+    rb"|</|[.]{2}|(?<=[*`])[ ]{0,9}[|]|\\[nr]|[\r\n])"
 )
-"""The end of a cell, with nothing but names after it on its line: it may head a column."""
+"""The end of a cell or a line, whose value may be in another."""
+_TOLD_AFTER: Final = lazy_pattern(
+    rb"(?:[,;:]?[ ][A-Za-z'\x80-\xff]{1,32}){0,6}[,:]?[ ](?:[\\\"'`(]|\xe2\x80\x9c){0,3}"
+    rb"[^\s\"'`<>\\0-9]{0,64}[0-9]"
+)
+_TOLD_BEFORE: Final = lazy_pattern(
+    rb"[0-9][^\s\"'`<>]{0,64}(?:[\"'`)]|\xe2\x80\x9d)?(?:[ ][A-Za-z'<=\x80-\xff-]{1,32}){1,6}[ ]\Z"
+)
+"""A word with a digit among the next or the last words of a sentence."""
 _WORD_AFTER: Final = lazy_pattern(
     rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]]|\\[^u])"
 )
 """A type or a variable after a colon; a type may be followed by a value."""
 _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
 _WITHIN_WORD: Final = lazy_pattern(
-    rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<![Bb]ind)(?<![Pp]ass)", re.DOTALL
+    rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<![Bb]ind)(?<![Pp]ass)(?<![Rr]oot)", re.DOTALL
 )
 """A place inside a word. Two words make one name with a short one after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
+_FIELDS: Final = frozenset((b"field", b"input", b"box"))
 _LINKS: Final = frozenset(map(str.encode, LINKS))
 # In JSON a backslash is escaped with another, in text it is one character of a secret.
 _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:[\r\n]|\\(?![\"']))")
@@ -459,7 +471,11 @@ def _is_name(encoded: bytes, end: int) -> bool:
     """
     rest = _REST.match(encoded, end)
     if rest is None or rest.lastindex == NO_VALUE_GROUP:
-        return _ends_field_name(encoded, end) or _CELL_END.match(encoded, end) is not None
+        return (
+            _ends_field_name(encoded, end)
+            or _ELSEWHERE.match(encoded, end) is not None
+            or _TOLD_AFTER.match(encoded, end) is not None
+        )
     before = encoded[max(0, end - WORD_BYTES_MAX) : end]
     head = before[len(before.rstrip(_NAME_BYTES)) :]
     word = head + rest[0]
@@ -471,13 +487,21 @@ def _is_name(encoded: bytes, end: int) -> bool:
     if doubt == "wordless" and _WORD_AFTER.match(encoded, after) is not None:
         return _ends_field_name(encoded, after)
     if doubt != "tangled":
-        return not _is_in_sentence(encoded, at, after)
+        return not _is_in_sentence(encoded, at, after) or _is_told(encoded, at, after)
     # Such a name needs a long value next to it, unless it is part of a longer name: "API key", or
     # the last words of a string, which may name a field.
     return (
         _TANGLED_AFTER.match(encoded, after) is not None
         or before[: len(before) - len(head)].lower().endswith(_SPOKEN)
         or _may_name_field(encoded, at, after)
+    )
+
+
+def _is_told(encoded: bytes, start: int, end: int) -> bool:
+    """Return whether a sentence with a name has a word with a digit near it."""
+    before = encoded[max(0, start - TOLD_BYTES_MAX) : start]
+    return (
+        _TOLD_AFTER.match(encoded, end) is not None or _TOLD_BEFORE.search(before) is not None
     )
 
 
@@ -554,7 +578,7 @@ def _is_in_sentence(encoded: bytes, start: int, end: int) -> bool:
     A value in a sentence must look like a password, unless a command sets it or a word links it.
     """
     after = _PLAIN_WORD.match(encoded, end)
-    if after is None or after[1] in _LINKS:
+    if after is None or after[1] in _LINKS or after[1] in _FIELDS:
         return False
     name = encoded[start:end].rpartition(b".")[2]
     if name.startswith(b"-") or name == b"requirepass":

@@ -31,7 +31,7 @@ _LINK: Final = (
 )
 
 SPOKEN_PASSWORDS: Final = (
-    "wifi key|Wifi key|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
+    "WLAN-Schlüssel|WLAN Schlüssel|Netzwerkschlüssel|wifi key|Wifi key|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
     "|mot_de_passe|motdepasse|contrasena|haslo"
     "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
     "|contrasenya|mi clave|tu clave"
@@ -146,7 +146,7 @@ CODES: Final = (
     "|認証コード|確認コード|인증번호|인증 코드|mã xác"
 )
 _CODE: Final = lazy_pattern(
-    rf"(?:[ ](?:minh|code|PIN))?(?:[ ](?:for|für|pour|para|per|of)[ ][\w -]{{1,32}}?)?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
+    rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?(?:for|für|pour|para|per|of)[ ][\w -]{{1,32}}?)?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
     r"[ ]{0,2}[\"'`]?(?:G-)?"
     r"([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![\w%]|[.,:/-][0-9])"
 )
