@@ -15,6 +15,7 @@ from treering.capture.secret_names import Named, named
 from treering.capture.secret_speech import SPOKEN_KEYS, SPOKEN_PASSWORDS
 from treering.capture.secret_values import (
     has_digit,
+    is_code,
     is_given,
     is_jumbled,
     is_mixed,
@@ -46,7 +47,8 @@ _TAIL: Final = lazy_pattern(
 _RULE: Final = lazy_pattern(r"[\s|+:─-╿-]*[═=─-╿-][\s|+:=─-╿═-]*")
 _NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#'-]){2,48}(?:\([\w .-]{1,24}\))?")
 _ALIGNED: Final = lazy_pattern(r"\S+(?:[ ]\S+)*")
-_DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}|[0-9]{1,2}[./:][0-9]{1,2}")
+_NO_CELL: Final = lazy_pattern(r"[ ]|[(){}\[\]:,;]\Z|\A[0-9]{4}-[0-9]{2}|\A[0-9]{1,2}[./:][0-9]{1,2}")
+"""Remarks, code and dates."""
 _VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
 _JSON_ROWS: Final = lazy_pattern(
     r"\\{0,3}\"[^\[\]{}]{0,400}\](?:,\s{0,16}\\{0,3}\"\w{1,24}\\{0,3}\"\s?:\s?\[|,)\s{0,16}(?=\[)"
@@ -230,9 +232,11 @@ def _in_table(text: str, start: int, end: int, first: int, newline: str) -> list
     lines = _lines(text, line_start, newline, is_numbered=numbered is not None)
     line_start, line = next(lines, (0, ""))
     separator = next((sign for sign in _SEPARATORS if sign in line), "")
+    if separator == "|" and " |" not in line and not line.startswith("|"):
+        return []
     cells = _cells(line, separator)
     index = sum(line_start + stop <= start for _, stop in cells)
-    if not index < len(cells) > 1:
+    if not index < len(cells) > 1 or sum(stop - at > 1 for at, stop in cells) < len("kv"):
         return []
     name = _inner(line[slice(*cells[index])])
     promise = _promised(name) if _NAME.fullmatch(name) else None
@@ -328,7 +332,7 @@ def _in_cell(promise: Named, row_start: int, row: str, cell: Cell) -> list[Span]
 
 def _fits(promise: Named, value: str) -> bool:
     """Return whether a value is a secret rather than a type, a date, a state or a remark."""
-    if " " in value or value.endswith((")", ":", ",")) or _DATE.match(value):
+    if _NO_CELL.search(value) or is_code(value):
         return False
     if promise.rule != "password":
         strong = promise.rule == "secret" and is_strong(value)

@@ -101,7 +101,7 @@ _RUNS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _TANGLED: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
-_JOINED_PHRASE: Final = lazy_pattern(r"[a-z]{3,9}(?:[-_.][a-z]{3,9}){3,7}")
+_JOINED_PHRASE: Final = lazy_pattern(r"[a-z]{3,9}(?:-[a-z]{3,9}){3,7}")
 _BASE32: Final = lazy_pattern(r"[A-Z2-7]{16,128}={0,6}")
 _SEED_WORDS: Final = lazy_pattern(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}")
 _DUMMY: Final = lazy_pattern(
@@ -273,7 +273,7 @@ def is_joined_phrase(value: str) -> bool:
     """Return whether ``value`` is a passphrase of words with signs between them."""
     if _JOINED_PHRASE.fullmatch(value) is None:
         return False
-    return SEED_STOP_WORDS.isdisjoint(re.split("[-_.]", value))
+    return SEED_STOP_WORDS.isdisjoint(value.split("-"))
 
 
 def without_stop(value: str) -> str:
