@@ -17,6 +17,7 @@ from treering import app
 from treering.capture import (
     personal_rules,
     secret_assignments,
+    secret_layouts,
     secret_phrases,
     secret_rules,
     secret_speech,
@@ -943,7 +944,10 @@ def test_masking_a_value_twice_is_masking_it_once(value: Json) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [*(personal_rules, secret_assignments, secret_phrases, secret_rules, secret_speech)],
+    [
+        *(personal_rules, secret_assignments, secret_layouts, secret_phrases, secret_rules),
+        secret_speech,
+    ],
     ids=lambda module: module.__name__,
 )
 def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> None:

@@ -60,7 +60,7 @@ _SEPARATOR: Final = lazy_pattern(
     (?:
       (?P<pair>(?=[\s,:\\"'vVtT])(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
         (?:\\{0,7}["']\w{1,24}\\{0,7}["']\s{0,2}:\s{0,2}\\{0,7}["']?[\w.-]{0,40}\\{0,7}["']?,\s{0,16}){0,3}
-        \\{0,7}["']?(?:Parameter|Option|Setting)?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
+        \\{0,7}["']?(?:Parameter|Option|Setting)?(?i:value|text|content=)\\{0,7}["']?[ ]{0,4}(?:[:=]|(?<==))[ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
       | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])

@@ -19,6 +19,7 @@ from treering.capture.secret_values import (
     is_given,
     is_jumbled,
     is_mixed,
+    is_name_like,
     is_random,
     is_scrambled,
     is_strong,
@@ -42,11 +43,11 @@ _SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
 """What parts the cells of a line; the first that occurs counts."""
 _TAIL: Final = lazy_pattern(
     r"(?P<name>[A-Za-z0-9_-]{0,32}+)(?:[.](?:txt|key|pass|asc)\b)?[\"'`*)\]}>%]{0,4}"
-    r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;.!\t\r\n\]]|\\[nrt]|</|[ ]|\Z))"
+    r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;.!?\t\r\n\]]|\\[nrt]|</|[ ]|\Z))"
 )
-_RULE: Final = lazy_pattern(r"[\s|+:─-╿-]*[═=─-╿-][\s|+:=─-╿═-]*")
+_RULE: Final = lazy_pattern(r"[\s|+:─-╿-]{0,64}[═=─-╿-][\s|+:=─-╿═-]{0,1024}")
 _NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#'-]){2,48}(?:\([\w .-]{1,24}\))?")
-_ALIGNED: Final = lazy_pattern(r"\S+(?:[ ]\S+)*")
+_ALIGNED: Final = lazy_pattern(r"\S{1,256}(?:[ ]\S{1,256}){0,64}")
 _NO_CELL: Final = lazy_pattern(r"[ ]|[(){}\[\]:,;]\Z|\A[0-9]{4}-[0-9]{2}|\A[0-9]{1,2}[./:][0-9]{1,2}")
 """Remarks, code and dates."""
 _VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
@@ -62,34 +63,38 @@ _SPOKEN_KEYS: Final = tuple(word.lower() for word in SPOKEN_KEYS.split("|"))
 _END: Final = r"(?:\r?\n|(?:\\r)?\\n)"
 _WORD: Final = r"[^\s\"'`<>\\│┃║|]"
 _LABEL: Final = lazy_pattern(
-    r"[\s#>*_•|│┃║=`\"<-]{0,12}(?:[0-9]{1,2}[.)][ ])?(?:[^\W\d_][\w'()/-]{0,20}[ ]){0,5}"
+    r"[\s#>*_•|─-╿=`\"<\[-]{0,12}(?:[0-9]{1,2}[.)][ ])?[\"'`]?"
+    r"(?:[^\W\d_][\w'()/-]{0,20}[:,]?[ ]){0,6}"
 )
 _BELOW: Final = lazy_pattern(
-    rf"(?:(?:[ ][A-Za-z']{{1,16}}){{0,6}}(?=[ ]?:))?[ ]?[:：]?(?:\*\*|__|</\w{{1,8}}>)?[ \t]*{_END}"
-    rf"(?:[ \t>]*{_END}|[ \t]*[=-]{{3,80}}[ ]*{_END}){{0,2}}"
-    rf"(?:[ \t>]*```\w{{0,12}}{_END})?"
-    r"[ \t>│┃║|]{0,16}(?:[0-9]{1,2}[.)][ ]|[-*+•][ ])?[`\"'*]{0,3}"
-    rf"(?P<value>{_WORD}{{6,512}})[`\"'*]{{0,3}}[ \t│┃║|]*(?={_END}|\Z)"
+    rf"(?:(?P<sign>(?:[ ]?[^\s:：\d\"'`<>=(]{{1,24}}){{0,6}}(?=[ ]?[:：]))?[ ]?[:：]?"
+    rf"|(?P<asked>\?)|[ ]?[─-╿═=-]{{1,80}})"
+    rf"(?:\*\*|__|</\w{{1,8}}>)?[ \t]{{0,128}}(?:{_END}|(?<=\?)[ ]|(?<=\? ))"
+    rf"(?:[ \t>]{{0,80}}{_END}|[ \t]{{0,80}}[=-]{{3,80}}[ ]{{0,80}}{_END}){{0,2}}"
+    rf"(?:[ \t>]{{0,16}}```\w{{0,12}}{_END})?"
+    r"[ \t>│┃║|]{0,16}(?:[0-9]{1,2}[.)][ ]|[-*+•][ ]|(?i:(?:new[ ])?value:[ ])"
+    r"|(?(asked)[A-Za-z][\w .-]{0,24}:[ ]|(?!)))?[`\"'*]{0,3}"
+    rf"(?P<value>{_WORD}{{6,512}})[`\"'*]{{0,3}}[ \t│┃║|]{{0,80}}(?={_END}|\Z)"
 )
 _PROMPT: Final = lazy_pattern(
     r"(?:[^\n]{0,60}?[$#%❯»➜]|(?:PS[ ])?[A-Z]:\\[^>\n]{0,60}>|PS>|[\w.()\[\]-]{0,24}[>+]{1,3}"
     r"|In[ ]\[[0-9]{1,4}\]:)[ ](?![^\n]{0,40}\b(?:git|grep|rg|find|ls|wc|sed|awk|stat|man|which"
-    r"|docker (?:ps|images))[ ])"
+    r"|docker (?:ps|images|secret))[ ])"
 )
 _ASKS: Final = lazy_pattern(
     r"(?i:.{0,200}?\b(?:cat|bat|head|tail|less|more|type|printenv|echo|printf|get|read|show|view|pass"
     r"|output|print|exec|create|generate|gen|new|decrypt|decode|reveal|fetch|lookup|token|retrieve"
-    r"|query|rand))"
+    r"|query|rand|select))"
 )
 _PRINTED: Final = lazy_pattern(
     rf"(?P<rest>(?![ ][a-z]{{2,24}}[ ,\"])[^\n\\]{{0,160}}){_END}"
     r"(?:=>[ ]|Out\[[0-9]{1,4}\]:[ ])?[\"']?"
-    rf"(?P<value>{_WORD}{{6,4096}})[\"']?[ \t]*(?={_END}|\Z)"
+    rf"(?P<value>{_WORD}{{6,4096}})[\"']?[ \t]{{0,16}}(?={_END}|\Z)"
 )
-_BARE_END: Final = lazy_pattern(r"[\w\]\"')}%]*")
+_BARE_END: Final = lazy_pattern(r"[\w\]\"')}%]{0,160}")
 _LEADER: Final = lazy_pattern(rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}{{5,128}})(?=\s|\Z)")
 _ELEMENT: Final = lazy_pattern(
-    r":?[ ]?(?:</\w{1,10}>\s{0,16}(?:</?\w[^<>]{0,80}>\s{0,16}){1,4})(?P<value>[^\s<>]{5,512})(?=<)"
+    r"(?:[ ](?:is|ist|es|est|è|é))?:?[ ]?(?:</?\w[^<>]{0,80}>\s{0,16}){1,5}(?P<value>[^\s<>]{5,512})(?=<)"
 )
 _PLAIN: Final = r"[^\W\d_][\w']{0,15}"
 _AFTER: Final = lazy_pattern(
@@ -101,7 +106,7 @@ _BEFORE: Final = lazy_pattern(
 _IS: Final = lazy_pattern(
     r"[ ](?:is|was|ist|est|(?:in[ ])?as|<-|=)(?:[ ](?:the|my|our|your|a|an|\w{3,12})){0,3}[ ]"
 )
-_STOPS: Final = lazy_pattern(r"\s*(?:\Z|[.,;:!?)\n]|(?:for|of|on|in|at|to|now|and|here)\b)")
+_STOPS: Final = lazy_pattern(r"\s{0,4}(?:\Z|[.,;:!?)\n]|(?:for|of|on|in|at|to|now|and|here)\b)")
 _SYMBOL: Final = lazy_pattern(r"[!#$%&*@^?+=~]")
 _NO_PASSWORD: Final = lazy_pattern(
     r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,}[0-9]{0,1}\Z|@[\w-]+\.|[#@$%&]\w+\Z"
@@ -154,8 +159,14 @@ def _below_label(text: str, line_start: int, start: int, end: int) -> list[Span]
     for pattern in (_BELOW, _LEADER, _ELEMENT):
         below = pattern.match(text, end)
         if below is not None and (pattern is not _BELOW or _LABEL.fullmatch(head)):
+            if pattern is _BELOW and below["sign"] is None and _is_word(below["value"]):
+                return []
             return _if_fits(_promised(label.strip(" \t#>*_•|│┃║=`\"<-")), below)
     return []
+
+
+def _is_word(value: str) -> bool:
+    return is_name_like(value) or value.rstrip("0123456789").isalpha()
 
 
 def _printed(text: str, line_start: int, start: int, tail: re.Match[str]) -> list[Span]:
@@ -185,7 +196,8 @@ def _in_sentence(text: str, line_start: int, start: int, tail: re.Match[str]) ->
     if found is None:
         return []
     is_said = _IS.fullmatch(found["link"]) is not None and _STOPS.match(text, tail.end()) is not None
-    proved = _fits(promise, without_stop(found["value"])) if is_said else False
+    value = without_stop(found["value"])
+    proved = is_said and _fits(promise, value) and not is_name_like(value)
     return _word(promise, found) if proved or _is_unmistakable(found["value"]) else []
 
 
@@ -232,8 +244,7 @@ def _in_table(text: str, start: int, end: int, first: int, newline: str) -> list
     lines = _lines(text, line_start, newline, is_numbered=numbered is not None)
     line_start, line = next(lines, (0, ""))
     separator = next((sign for sign in _SEPARATORS if sign in line), "")
-    if separator == "|" and " |" not in line and not line.startswith("|"):
-        return []
+    is_list = separator == "|" and " |" not in line and not line.startswith("|")
     cells = _cells(line, separator)
     index = sum(line_start + stop <= start for _, stop in cells)
     if not index < len(cells) > 1 or sum(stop - at > 1 for at, stop in cells) < len("kv"):
@@ -246,8 +257,8 @@ def _in_table(text: str, start: int, end: int, first: int, newline: str) -> list
     below = next(lines, (0, ""))
     if _is_header(text, line_start, line, separator, newline, below[1]):
         places = _column(chain((below,), lines), cells, index, separator)
-    elif index + 1 < len(cells) and (len(cells) == len("kv") or separator in _FRAMES):
-        places = iter([(line_start, line, cells[index + 1])])
+    elif not is_list and (len(cells) == len("kv") or separator in _FRAMES):
+        places = iter([(line_start, line, cell) for cell in cells[index + 1 : index + 3]])
     return [span for place in places for span in _in_cell(promise, *place)]
 
 
@@ -298,7 +309,7 @@ def _is_header(
         return True
     if not below or _VALUES.search(line):
         return False
-    if separator in _FRAMES:
+    if separator in _FRAMES and (separator != "|" or " |" in line or line.startswith("|")):
         return _RULE.fullmatch(below) is not None
     end = line_start - len(newline)
     before = text[max(0, end - LINE_CHARS_MAX) : max(0, end)].rpartition(newline)[2]

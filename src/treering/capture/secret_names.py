@@ -192,7 +192,7 @@ def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
     if name.endswith("_PAT") and heads:
         return Named("token", "random")
     # In an environment a session is a secret; in a log it is an id.
-    is_secret = last in ("session", "salt", "pepper") and heads and name.isupper()
+    is_secret = name.isupper() and (last in ("salt", "pepper") or (last == "session" and heads))
     return Named("secret", "random") if is_secret else None
 
 

@@ -147,6 +147,7 @@ PHRASES: Final = (
     ),
     Phrase("secret-tool|find-generic-password|find-internet-password", r"[^\n]{0,200}\n", is_mixed),
     Phrase("key is |Key is ", "", is_tangled, _RANDOM_WORD),
+    Phrase("successfully reset", r"[^\n]{0,8}\n\s{0,4}New value:[ ]", is_mixed),
     Phrase("{PLAIN}|{CLEARTEXT}", "", bare=r"[^\s\"'$<:]{3,128}"),
     Phrase("auth sha|auth md5|priv aes|priv des", r"(?:[ ][0-9]{2,3})?[ ]", is_mixed),
     Phrase("<auth-user-pass>", r"\s{1,8}[^\n]{1,64}\n\s{0,8}", bare=r"[^\s<]{3,128}"),
@@ -401,7 +402,7 @@ _HERE: Final = lazy_pattern(
     r"[ ]?(?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
 )
 _TAKES_SECRET: Final = lazy_pattern(
-    r"(?i:passw|login|token|kinit|auth|secret|sudo|pass )[^\n]{0,60}\Z"
+    r"(?i:passw|login|token|kinit|auth|secret|sudo|pass |_key)[^\n]{0,60}\Z"
 )
 
 

@@ -161,7 +161,7 @@ _ELSEWHERE: Final = lazy_pattern(
     rb"[A-Za-z0-9_-]{0,32}+(?:[.](?:txt|key|pass|asc))?[*\\\"'`)\]}>]{0,6} {0,32}:?[ *]{0,3}"
     rb"(?:(?:</t[hd]>|[,|;])"
     rb"(?:[\w .#/,;|<>*\"'`:-]|\\[\"t]|[\x80-\xff]){0,400}+(?:\\[nr]|[\r\n])"
-    rb"|</|[.]{2}|(?<=[*`])[ ]{0,9}[|]|\\[nr]|[\r\n])"
+    rb"|</|[.]{2}|[?](?:\\[nr]|[\r\n])|(?<=[*`])[ ]{0,9}[|]|\\[nr]|[\r\n])"
 )
 """The end of a cell or a line, whose value may be in another."""
 _TOLD_AFTER: Final = lazy_pattern(
@@ -315,6 +315,8 @@ def _url(text: str, start: int, end: int) -> Span | None:
         return None
     if match[3] is not None:
         return ("url", *match.span(3)) if is_random(match[3]) else None
+    if match[2] == "x-oauth-basic":
+        return ("url", *match.span(1)) if is_random(match[1]) else None
     if match[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(match[2]):
         return None
     if _URL_EXAMPLE.match(text, start):
@@ -674,7 +676,7 @@ SECRET_RULES: Final = (
         for name, keywords, locate in SPOKEN
     ),
     Rule("webhook", ("webhook",), phrases.find_webhook, is_generic=True),
-    Rule("signature", ("ignature=",), phrases.find_signature, is_generic=True),
+    Rule("signature", ("ignature=", "?sig=", "&sig="), phrases.find_signature, is_generic=True),
     Rule("code", ("code=",), phrases.find_code, is_generic=True),
     Rule("cookie", (*_any_case("cookie"), "curl -b"), phrases.find_cookie, is_generic=True),
     Rule("cookie", ('"domain"',), phrases.find_cookie_record, is_generic=True),

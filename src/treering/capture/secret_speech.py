@@ -13,6 +13,7 @@ from treering.capture.secret_values import (
     is_joined_phrase,
     is_jumbled,
     is_mixed,
+    is_name_like,
     is_random,
     is_scrambled,
     without_stop,
@@ -48,7 +49,7 @@ SPOKEN_PASSWORDS: Final = (
 _CHANGED: Final = r"[ ](?:auf|a|en|por|para|na|su|in|naar|till|do|на|を|habe[ ]ich|hab[ ]ich)(?=[ ])[ ]"
 _TOLD: Final = lazy_pattern(
     r"[a-zа-яäåæøéíőúışğčžýłęąò]{0,6}(?:\*\*)?[\"'`]?"
-    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|{_CHANGED}|を[ ]?|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
+    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<weak>{_CHANGED}|を[ ]?)|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
     rf"(?P<value>{_PASSWORD})"
 )
 _BESIDE_CHARS_MIN: Final = 6
@@ -61,6 +62,8 @@ def find_spoken_password(text: str, _start: int, end: int) -> Span | None:
         return None
     value = without_stop(match["value"])
     if match["beside"] and len(value) < _BESIDE_CHARS_MIN:
+        return None
+    if match["weak"] and is_name_like(value):
         return None
     return _if_password(value, match.start("value"))
 
@@ -90,24 +93,35 @@ _PAIR: Final = lazy_pattern(rf"[ ]?[\w.@+-]{{1,64}}[ ]/[ ](?P<value>{_PASSWORD})
 def find_paired(text: str, _start: int, end: int) -> Span | None:
     """Find the password after an account and a slash: ``user: admin / …``."""
     match = _PAIR.match(text, end)
-    return _if_password(without_stop(match["value"]), match.start("value")) if match else None
+    value = without_stop(match["value"]) if match else ""
+    return _if_password(value, match.start("value")) if match and not is_name_like(value) else None
 
 
 USED: Final = (
-    "to log in|to sign in|to login|is the login|are the creds|is the password|is my password|is your password|for the password|ist das Passwort"
+    "is the password|is my password|is your password|for the password|ist das Passwort"
     "|est le mot de passe|es la contraseña|è la password|é a senha|is het wachtwoord|to hasło"
     "|as the password|as password|as the new password|as your password|as my password|as pw"
     "|as the root password|as the admin password|as a password|als Passwort|als Kennwort"
     "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
     "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
 )
-_USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])(?:[\w.@-]{{1,32}}[:/])?({_PASSWORD})[\"'`»”」]?[ ]?\Z")
+_USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]?[ ]?\Z")
 
 
 def find_used(text: str, start: int, _end: int) -> Span | None:
     """Find the word before ``as the password``."""
     match = _USED.search(text, max(0, start - BEFORE_CHARS_MAX), start)
-    return _if_password(match[1], match.start(1)) if match else None
+    return _if_password(match[1], match.start(1)) if match and not is_name_like(match[1]) else None
+
+
+LOGINS: Final = "to log in|to sign in|to login|is the login|are the creds"
+_LOGIN: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])[A-Za-z][\w.@-]{{0,32}}[:/]({_PASSWORD})[\"'`]?[ ]?\Z")
+
+
+def find_login(text: str, start: int, _end: int) -> Span | None:
+    """Find the password of an account before what it is for: ``admin:… to log in``."""
+    match = _LOGIN.search(text, max(0, start - BEFORE_CHARS_MAX), start)
+    return _if_password(match[1], match.start(1)) if match and not is_name_like(match[1]) else None
 
 
 ACCOUNTS: Final = (
@@ -118,7 +132,7 @@ ACCOUNTS: Final = (
 )
 _ACCOUNT: Final = lazy_pattern(
     rf"(?:[ ](?:for|to|für|pour|para|per)[ ][^\n:]{{1,40}}?)?(?:[ ]{_IS})?[ ]?[:：]?[ ]{{0,2}}"
-    r"[\"'`(]?[\w.@+-]{1,64}[\"'`]?(?:[ ]/[ ]|:[ ]?|,[ ]|[ ](?:and|und|et|y|e|with|mit)[ ])"
+    r"(?:\n[ ]{0,8})?[\"'`(]?[\w.@+-]{1,64}[\"'`]?(?:[ ]/[ ]|[ ]?\n[ ]{0,8}(?=\S{5,128}\s{0,8}(?:\n|\Z))|:[ ]?|,[ ]|[ ](?:and|und|et|y|e|with|mit)[ ])"
     rf"[\"'`]?(?P<value>(?![/$@]){_PASSWORD})"
 )
 
@@ -132,7 +146,7 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
 
 
 CODES: Final = (
-    "your code|Your code|my code|oor code|gate code|alarm code|lock code|safe code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
+    "your code|Your code|my code|oor code|gate code|alarm code|ugangscode|lock code|safe code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
     "|wój kod|uo codice|аш код|код:|的验证码|verify your|confirm your|sign in to|log in to"
     "|erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
     "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
@@ -218,6 +232,7 @@ SPOKEN: Final = (
     ("used", USED, find_used),
     ("account", ACCOUNTS, find_account),
     ("account", PAIRS, find_paired),
+    ("account", LOGINS, find_login),
     ("code", CODES, find_one_time_code),
     ("code", RECOVERY, find_recovery_codes),
     ("seed", SEEDS, find_seed),

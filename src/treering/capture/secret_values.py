@@ -101,6 +101,10 @@ _RUNS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _TANGLED: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
+_NAME_LIKE: Final = lazy_pattern(
+    r"[A-Z]{2,}-?[0-9]+|(?:[A-Z][a-z]+){1,3}-?[0-9]{1,3}[A-Z]{0,2}|[A-Za-z]*[0-9]+(?:\.[0-9]+)+"
+    r"|(?:[a-z]+:)?[0-9][0-9.]*-[a-z]+"
+)
 _JOINED_PHRASE: Final = lazy_pattern(r"[a-z]{3,9}(?:-[a-z]{3,9}){3,7}")
 _BASE32: Final = lazy_pattern(r"[A-Z2-7]{16,128}={0,6}")
 _SEED_WORDS: Final = lazy_pattern(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}")
@@ -126,7 +130,7 @@ SEED_STOP_WORDS: Final = word_set(
 _STATES: Final = word_set(
     "accepted absent blank changed complex configured confidential correct denied different"
     " expiring external forgotten generated inherited internal locked managed matched mandatory"
-    " medium mismatch mismatched pending present private protected provided rejected reset same"
+    " medium mismatch mismatched pending present production private protected provided rejected reset same"
     " saved sensitive set shared short skipped stored strong unchanged unused updated verified weak"
 )
 _VARIABLES: Final = word_set(
@@ -274,6 +278,11 @@ def is_joined_phrase(value: str) -> bool:
     if _JOINED_PHRASE.fullmatch(value) is None:
         return False
     return SEED_STOP_WORDS.isdisjoint(value.split("-"))
+
+
+def is_name_like(value: str) -> bool:
+    """Return whether a word in a sentence may be a name or a version: RFC6749, Team2, python3.11."""
+    return _NAME_LIKE.fullmatch(value) is not None
 
 
 def without_stop(value: str) -> str:
