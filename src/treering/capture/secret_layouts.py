@@ -67,7 +67,7 @@ _LABEL: Final = lazy_pattern(
     r"(?:[^\W\d_][\w'()/-]{0,20}[:,]?[ ]){0,6}"
 )
 _BELOW: Final = lazy_pattern(
-    rf"(?:(?P<sign>(?:[ ]?[^\s:：\d\"'`<>=(]{{1,24}}){{0,6}}(?=[ ]?[:：]))?[ ]?[:：]?"
+    rf"(?:(?P<sign>[^\n:：\d\"'`<>=(|]{{0,64}}+(?=[:：]))?[ ]?[:：]?"
     rf"|(?P<asked>\?)|[ ]?[─-╿═=-]{{1,80}})"
     rf"(?:\*\*|__|</\w{{1,8}}>)?[ \t]{{0,128}}(?:{_END}|(?<=\?)[ ]|(?<=\? ))"
     rf"(?:[ \t>]{{0,80}}{_END}|[ \t]{{0,80}}[=-]{{3,80}}[ ]{{0,80}}{_END}){{0,2}}"
@@ -109,7 +109,7 @@ _IS: Final = lazy_pattern(
 _STOPS: Final = lazy_pattern(r"\s{0,4}(?:\Z|[.,;:!?)\n]|(?:for|of|on|in|at|to|now|and|here)\b)")
 _SYMBOL: Final = lazy_pattern(r"[!#$%&*@^?+=~]")
 _NO_PASSWORD: Final = lazy_pattern(
-    r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,}[0-9]{0,1}\Z|@[\w-]+\.|[#@$%&]\w+\Z"
+    r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,64}[0-9]?\Z|@[\w-]{1,64}\.|\A[#@$%&]\w{1,64}\Z"
 )
 _LONG_WORD: Final = lazy_pattern(r"[a-z]{5}|[A-Z]{5}")
 _VALUE_FIRST: Final = lazy_pattern(
