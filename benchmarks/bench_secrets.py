@@ -19,8 +19,9 @@ BLIND_SETS: Final = (
     "blind_lines_last.txt",
     "blind_lines_fresh.txt",
     "blind_lines_newest.txt",
+    "blind_lines_layouts.txt",
 )
-BLIND_CLEAN: Final = ("blind_clean.txt", "blind_clean_fresh.txt")
+BLIND_CLEAN: Final = ("blind_clean.txt", "blind_clean_fresh.txt", "blind_clean_layouts.txt")
 
 _CLEAN: Final = """\
 2026-03-05T10:22:31.123Z INFO worker[12]: fetched 24 rows from orders in 18.2 ms (cache miss)

@@ -39,6 +39,12 @@ BLIND_SETS = {
     "blind_lines_last.txt": 252,
     "blind_lines_fresh.txt": 202,
     "blind_lines_newest.txt": 120,
+    "blind_lines_layouts.txt": 888,
+}
+CLEAN_SETS = {
+    "blind_clean.txt": 3_500,
+    "blind_clean_fresh.txt": 3_500,
+    "blind_clean_layouts.txt": 1_900,
 }
 FALSE_POSITIVES_MAX = 0.001
 REPEATS_MAX = 16_384
@@ -244,13 +250,13 @@ def test_nearly_every_secret_of_a_set_that_was_written_blind_is_found(name: str)
     assert len(missed) <= (1 - UNSEEN_RECALL_MIN) * len(lines), missed
 
 
-@pytest.mark.parametrize("name", ["blind_clean.txt", "blind_clean_fresh.txt"])
+@pytest.mark.parametrize("name", CLEAN_SETS)
 def test_nearly_nothing_of_clean_lines_that_were_written_blind_is_found(name: str) -> None:
     lines = blind_sets.clean(name, seed=7)
 
     found = [line for line in lines if GUARD.find_text(line)]
 
-    assert len(lines) >= 3_500
+    assert len(lines) >= CLEAN_SETS[name]
     assert len(found) <= FALSE_POSITIVES_MAX * len(lines), found
 
 
@@ -993,6 +999,62 @@ def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:
     small, large = (work(piece * (size // len(piece))) for size in (1_500, 6_000))
 
     assert large <= 4.5 * small + 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| user | password |\n|---|---|\n| anna | {} |",
+        "user,password,role\nanna,{},reader",
+        "     1\tuser,password\n     2\tanna,{}",
+        " id |  password  \n----+------------\n  1 | {}\n(1 row)",
+        "USER     PASSWORD          HOST\nroot     {}   localhost",
+        "<tr><th>User</th><th>Kennwort</th></tr><tr><td>anna</td><td>{}</td></tr>",
+        '{{"columns":["user","password"],"rows":[["anna","{}"]]}}',
+        "| Contraseña | {} |",
+        "Admin password\n{}\n\nIt expires in a day.",
+        "╭─ Password ─╮\n│ {} │\n╰────────────╯",
+        "$ cat /run/secrets/db_password\n{}",
+        "Anna: What's the password?\nOtto: {}",
+        "Password ........ {}",
+        "{} is the root password",
+        "it asks for a password, enter {}",
+    ],
+)
+def test_a_password_in_another_cell_or_line_or_part_of_a_sentence_is_found(text: str) -> None:
+    secret = "Kx7#mQ2!vTz9"
+
+    line = text.format(secret)
+
+    assert hides(GUARD, line, secret)
+    assert GUARD.mask_text(line) != line
+    assert GUARD.suspicious(encode(line))
+
+
+def test_every_row_of_a_column_is_masked() -> None:
+    rows = [f"user{row},Kx7#mQ2!vT{row},reader" for row in range(200)]
+
+    masked = GUARD.mask_text("\n".join(["user,password,role", *rows]))
+
+    assert "Kx7#" not in masked
+    assert masked.count(",reader") == len(rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user,has_password\nanna,true2",
+        "| Column | Type |\n|---|---|\n| password | varchar(255) |",
+        "Password\nminimum12",
+        "$ git rev-parse HEAD:password.py\n" + HEX[:40],
+        "see RFC6749 for the password grant",
+        "Chrome128 is the password manager here",
+        "Password ........ ok",
+        "use node:18-alpine to sign in with npm",
+    ],
+)
+def test_what_only_stands_near_a_name_is_left_alone(text: str) -> None:
+    assert GUARD.find_text(text) == []
 
 
 class Scanned(bytes):

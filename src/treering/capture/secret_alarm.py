@@ -73,7 +73,11 @@ PIECES: Final = (
     "ALT", "on_k", "Secr", "be/", "onK", "z ", "Cred", "reden", "pect ", "gin(", "authori",
     "curity ", "bhoo", "on cod", "-user", "onfirma", "re=", "r code", "passwo", "ai-", "ogin ",
     "api-", "ve_", "slo", "g=", "SESS", "mdp", "secr", "f_", "t use", "yJ", "pdp", "auth",
-    "Code", "k-", "cho", "k_",
+    "Code", "k-", "cho", "k_", ".A", ":ge", "EAP ", "IN}", "Key i", "PI K", "SID:", "Seri",
+    "Token(", "WLAN", "Wi-Fi", "Wifi", "afe c", "afe(", "alar", "api k", "covery_", "createU",
+    "create_", "gang", "gate c", "genk", "gin:", "gnUp", "gner", "k cod", "ken_b", "ken_h",
+    'kty"', "kty\\", "kup_", "priv ", "pwge", "rname:", "to log", "tzer", "wifi", "y reset",
+    "gister(", "PI key", "the log", "key is", "o:", "ser:",
 )
 # fmt: on
 """Pieces that are rare in agents' logs and common to many keywords, rarest first.

@@ -24,8 +24,8 @@ from treering.capture.secret_names import (
     named,
 )
 from treering.capture.secret_values import (
-    is_code,
     has_digit,
+    is_code,
     is_joined_phrase,
     is_jumbled,
     is_mixed,
@@ -60,7 +60,8 @@ _SEPARATOR: Final = lazy_pattern(
     (?:
       (?P<pair>(?=[\s,:\\"'vVtT])(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
         (?:\\{0,7}["']\w{1,24}\\{0,7}["']\s{0,2}:\s{0,2}\\{0,7}["']?[\w.-]{0,40}\\{0,7}["']?,\s{0,16}){0,3}
-        \\{0,7}["']?(?:Parameter|Option|Setting)?(?i:value|text|content=)\\{0,7}["']?[ ]{0,4}(?:[:=]|(?<==))[ ]{0,4}
+        \\{0,7}["']?(?:Parameter|Option|Setting)?(?i:value|text|content=)
+        \\{0,7}["']?[ ]{0,4}(?:[:=]|(?<==))[ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
       | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])
@@ -75,7 +76,8 @@ _SEPARATOR: Final = lazy_pattern(
         | =>|->(?=[ ])|<-|%3[Dd]|\|\|=|\?{1,2}=|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ]|\[\]byte\()?)
     | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
-    | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio]|you|we|they|that)[ ][\w .@-]{1,40}?
+    | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio]|you|we|they|that)
+          [ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ](?:(?:at|in|on|of|to|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
           | (?:is|was)[ ](?!now[ ]|(?:set|reset|changed|updated|rotated)[ ]to[ ]
@@ -93,7 +95,8 @@ _SEPARATOR: Final = lazy_pattern(
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
         (?:\r?\n|\\r\\n))
-    | (?P<tag>(?:</key|(?:[ ][\w:]{1,24}=\\?["'][^"'<>]{0,40}\\?["']){1,3})?[ ]?>(?:\s{0,16}<(?:value|string)>)?)
+    | (?P<tag>(?:</key|(?:[ ][\w:]{1,24}=\\?["'][^"'<>]{0,40}\\?["']){1,3})?
+        [ ]?>(?:\s{0,16}<(?:value|string)>)?)
     | (?P<blank>[ \t]{1,4}(?:[0-9][ ])?)
     )""",
     re.VERBOSE,
@@ -351,7 +354,9 @@ def _if_quoted(
             several = "," in quoted.string[quoted.end() : quoted.end() + ARGUMENT_END_CHARS_MAX]
             certain = is_mixed(value) and not (several and " " in value)
         case _:
-            certain = True
+            # Two texts may be compared: assert "secret" == "public".
+            compared = separator["close"] is not None and "==" in (separator["sign"] or "")
+            certain = not compared or is_mixed(value)
     if not certain or not holds_secret(promise, value):
         return None
     return promise.rule, *quoted.span(quoted.lastindex or 0)

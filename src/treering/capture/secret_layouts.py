@@ -48,7 +48,9 @@ _TAIL: Final = lazy_pattern(
 _RULE: Final = lazy_pattern(r"[\s|+:─-╿-]{0,64}[═=─-╿-][\s|+:=─-╿═-]{0,1024}")
 _NAME: Final = lazy_pattern(r"(?:[^\W_]|[ ._/#'-]){2,48}(?:\([\w .-]{1,24}\))?")
 _ALIGNED: Final = lazy_pattern(r"\S{1,256}(?:[ ]\S{1,256}){0,64}")
-_NO_CELL: Final = lazy_pattern(r"[ ]|[(){}\[\]:,;]\Z|\A[0-9]{4}-[0-9]{2}|\A[0-9]{1,2}[./:][0-9]{1,2}")
+_NO_CELL: Final = lazy_pattern(
+    r"[ ]|[(){}\[\]:,;]\Z|\A[0-9]{4}-[0-9]{2}|\A[0-9]{1,2}[./:][0-9]{1,2}"
+)
 """Remarks, code and dates."""
 _VALUES: Final = lazy_pattern(r"=|://|\D[0-9]{2}")
 _JSON_ROWS: Final = lazy_pattern(
@@ -92,16 +94,20 @@ _PRINTED: Final = lazy_pattern(
     rf"(?P<value>{_WORD}{{6,4096}})[\"']?[ \t]{{0,16}}(?={_END}|\Z)"
 )
 _BARE_END: Final = lazy_pattern(r"[\w\]\"')}%]{0,160}")
-_LEADER: Final = lazy_pattern(rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}{{5,128}})(?=\s|\Z)")
+_LEADER: Final = lazy_pattern(
+    rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}{{5,128}})(?=\s|\Z)"
+)
 _ELEMENT: Final = lazy_pattern(
-    r"(?:[ ](?:is|ist|es|est|è|é))?:?[ ]?(?:</?\w[^<>]{0,80}>\s{0,16}){1,5}(?P<value>[^\s<>]{5,512})(?=<)"
+    r"(?:[ ](?:is|ist|es|est|è|é))?:?[ ]?(?:</?\w[^<>]{0,80}>\s{0,16}){1,5}"
+    r"(?P<value>[^\s<>]{5,512})(?=<)"
 )
 _PLAIN: Final = r"[^\W\d_][\w']{0,15}"
 _AFTER: Final = lazy_pattern(
     rf"(?:[,;:]?[ ]{_PLAIN}(?![^\s,;:])){{0,6}}[,:]?[ ][\"'`(“]?(?P<value>{_WORD}{{8,64}})"
 )
 _BEFORE: Final = lazy_pattern(
-    rf"(?<![^\s\"'`(“])(?P<value>{_WORD}{{5,64}})[\"'`)”]?(?P<link>(?:[ ](?:<?-|=|{_PLAIN})){{1,6}}[ ])\Z"
+    rf"(?<![^\s\"'`(“])(?P<value>{_WORD}{{5,64}})[\"'`)”]?"
+    rf"(?P<link>(?:[ ](?:<?-|=|{_PLAIN})){{1,6}}[ ])\Z"
 )
 _IS: Final = lazy_pattern(
     r"[ ](?:is|was|ist|est|(?:in[ ])?as|<-|=)(?:[ ](?:the|my|our|your|a|an|\w{3,12})){0,3}[ ]"
@@ -109,7 +115,8 @@ _IS: Final = lazy_pattern(
 _STOPS: Final = lazy_pattern(r"\s{0,4}(?:\Z|[.,;:!?)\n]|(?:for|of|on|in|at|to|now|and|here)\b)")
 _SYMBOL: Final = lazy_pattern(r"[!#$%&*@^?+=~]")
 _NO_PASSWORD: Final = lazy_pattern(
-    r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,64}[0-9]?\Z|@[\w-]{1,64}\.|\A[#@$%&]\w{1,64}\Z"
+    r"[/:(){}\[\]|,;]|(?i:pass|secret|token|key)|[A-Za-z]{5,64}[0-9]?\Z"
+    r"|@[\w-]{1,64}\.|\A[#@$%&]\w{1,64}\Z"
 )
 _LONG_WORD: Final = lazy_pattern(r"[a-z]{5}|[A-Z]{5}")
 _VALUE_FIRST: Final = lazy_pattern(
@@ -161,7 +168,7 @@ def _below_label(text: str, line_start: int, start: int, end: int) -> list[Span]
         if below is not None and (pattern is not _BELOW or _LABEL.fullmatch(head)):
             if pattern is _BELOW and below["sign"] is None and _is_word(below["value"]):
                 return []
-            return _if_fits(_promised(label.strip(" \t#>*_•|│┃║=`\"<-")), below)
+            return _if_fits(_promised(label.strip(' \t#>*_•|│┃║=`"<-')), below)
     return []
 
 
@@ -172,7 +179,9 @@ def _is_word(value: str) -> bool:
 def _printed(text: str, line_start: int, start: int, tail: re.Match[str]) -> list[Span]:
     """Return what a command printed that was asked for a secret."""
     prompt = _PROMPT.match(text, line_start)
-    printed = _PRINTED.match(text, tail.end()) if prompt is not None and prompt.end() <= start else None
+    printed = (
+        _PRINTED.match(text, tail.end()) if prompt is not None and prompt.end() <= start else None
+    )
     if prompt is None or printed is None:
         return []
     if not (_BARE_END.fullmatch(printed["rest"]) or _ASKS.match(text, prompt.end(), start)):
@@ -195,7 +204,9 @@ def _in_sentence(text: str, line_start: int, start: int, tail: re.Match[str]) ->
     found = _BEFORE.search(text, max(line_start, name_start - SENTENCE_CHARS_MAX), name_start)
     if found is None:
         return []
-    is_said = _IS.fullmatch(found["link"]) is not None and _STOPS.match(text, tail.end()) is not None
+    is_said = (
+        _IS.fullmatch(found["link"]) is not None and _STOPS.match(text, tail.end()) is not None
+    )
     value = without_stop(found["value"])
     proved = is_said and _fits(promise, value) and not is_name_like(value)
     return _word(promise, found) if proved or _is_unmistakable(found["value"]) else []
@@ -220,7 +231,14 @@ def _before(text: str, start: int, end: int) -> list[Span]:
 
 def _is_unmistakable(word: str) -> bool:
     value = without_stop(word.rstrip(")”"))
-    if len(value) < UNMISTAKABLE_CHARS_MIN or not has_digit(value) or _NO_PASSWORD.search(value) or not is_given(value):
+    if (
+        len(value) < UNMISTAKABLE_CHARS_MIN
+        or not has_digit(value)
+        or _NO_PASSWORD.search(value)
+        or not is_given(value)
+    ):
+        return False
+    if not is_given(value):
         return False
     if value.isalnum():
         return is_scrambled(value) and _LONG_WORD.search(value) is None
@@ -262,9 +280,7 @@ def _in_table(text: str, start: int, end: int, first: int, newline: str) -> list
     return [span for place in places for span in _in_cell(promise, *place)]
 
 
-def _lines(
-    text: str, at: int, newline: str, *, is_numbered: bool
-) -> Iterator[tuple[int, str]]:
+def _lines(text: str, at: int, newline: str, *, is_numbered: bool) -> Iterator[tuple[int, str]]:
     """Yield the lines from ``at`` to a blank one, each with its start, without their numbers."""
     limit = at + TABLE_CHARS_MAX
     while at < min(limit, len(text)):

@@ -236,7 +236,11 @@ PHRASES: Final = (
     ),
     Phrase("Client(|Client::new(|.new(", _FIRST_OF_TWO, is_random, ""),
     # Calls whose argument is a password or a key.
-    Phrase("HTTPBasicAuth(|redential(|redentials(|Authentication(|nticationToken(", _FIRST_OF_TWO, bare=""),
+    Phrase(
+        "HTTPBasicAuth(|redential(|redentials(|Authentication(|nticationToken(",
+        _FIRST_OF_TWO,
+        bare="",
+    ),
     Phrase(
         "btoa(|b64encode(|Buffer.from(|encodeToString(",
         r"b?[\"'`][\w.@+-]{1,64}:",
@@ -256,7 +260,8 @@ PHRASES: Final = (
     ),
     Phrase(
         "EmailAndPassword(|create_superuser(|create_user(|createUser(|sign_up(|signUp(|register(",
-        r"[^\n]{0,64}?[\"'][^\"'\n]{1,64}@[^\"'\n]{1,64}[\"'],\s{0,4}", bare=""
+        r"[^\n]{0,64}?[\"'][^\"'\n]{1,64}@[^\"'\n]{1,64}[\"'],\s{0,4}",
+        bare="",
     ),
     Phrase("Wallet(|privateKeyToAccount(|from_key(|accounts: [", r"\s{0,4}", is_random, ""),
     Phrase(

@@ -168,6 +168,7 @@ _TOLD_AFTER: Final = lazy_pattern(
     rb"(?:[,;:]?[ ][A-Za-z'\x80-\xff]{1,32}){0,6}[,:]?[ ](?:[\\\"'`(]|\xe2\x80\x9c){0,3}"
     rb"[^\s\"'`<>\\0-9]{0,64}[0-9]"
 )
+_DIGITS: Final = b"0123456789"
 _TOLD_BEFORE: Final = lazy_pattern(
     rb"[0-9][^\s\"'`<>]{0,64}(?:[\"'`)]|\xe2\x80\x9d)?(?:[ ][A-Za-z'<=\x80-\xff-]{1,32}){1,6}[ ]\Z"
 )
@@ -476,7 +477,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
         return (
             _ends_field_name(encoded, end)
             or _ELSEWHERE.match(encoded, end) is not None
-            or _TOLD_AFTER.match(encoded, end) is not None
+            or (rest is not None and _TOLD_AFTER.match(encoded, rest.end(1)) is not None)
         )
     before = encoded[max(0, end - WORD_BYTES_MAX) : end]
     head = before[len(before.rstrip(_NAME_BYTES)) :]
@@ -501,10 +502,13 @@ def _is_name(encoded: bytes, end: int) -> bool:
 
 def _is_told(encoded: bytes, start: int, end: int) -> bool:
     """Return whether a sentence with a name has a word with a digit near it."""
-    before = encoded[max(0, start - TOLD_BYTES_MAX) : start]
-    return (
-        _TOLD_AFTER.match(encoded, end) is not None or _TOLD_BEFORE.search(before) is not None
-    )
+    if _TOLD_AFTER.match(encoded, end) is not None:
+        return True
+    # Most sentences have no digit, and finding that takes a tenth of the time.
+    before = encoded[max(0, start - TOLD_BYTES_MAX) : start].rpartition(b'":')[2]
+    if before.translate(None, _DIGITS) == before:
+        return False
+    return _TOLD_BEFORE.search(before) is not None
 
 
 def _may_name_field(encoded: bytes, start: int, end: int) -> bool:

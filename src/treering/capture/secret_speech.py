@@ -32,7 +32,8 @@ _LINK: Final = (
 )
 
 SPOKEN_PASSWORDS: Final = (
-    "WLAN-Schlüssel|WLAN Schlüssel|Netzwerkschlüssel|wifi key|Wifi key|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
+    "WLAN-Schlüssel|WLAN Schlüssel|Netzwerkschlüssel|wifi key|Wifi key"
+    "|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
     "|mot_de_passe|motdepasse|contrasena|haslo"
     "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
     "|contrasenya|mi clave|tu clave"
@@ -46,10 +47,13 @@ SPOKEN_PASSWORDS: Final = (
     "|पासवर्ड|পাসওয়ার্ড|รหัสผ่าน|mật khẩu|Mật khẩu|kata sandi|Kata sandi|katalaluan|密码|密碼|口令"
     "|パスワード|暗証|비밀번호|암호"
 )
-_CHANGED: Final = r"[ ](?:auf|a|en|por|para|na|su|in|naar|till|do|на|を|habe[ ]ich|hab[ ]ich)(?=[ ])[ ]"
+_CHANGED: Final = (
+    r"[ ](?:auf|a|en|por|para|na|su|in|naar|till|do|на|を|habe[ ]ich|hab[ ]ich)(?=[ ])[ ]"
+)
 _TOLD: Final = lazy_pattern(
     r"[a-zа-яäåæøéíőúışğčžýłęąò]{0,6}(?:\*\*)?[\"'`]?"
-    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<weak>{_CHANGED}|を[ ]?)|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
+    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<weak>{_CHANGED}|を[ ]?)"
+    r"|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
     rf"(?P<value>{_PASSWORD})"
 )
 _BESIDE_CHARS_MIN: Final = 6
@@ -115,7 +119,9 @@ def find_used(text: str, start: int, _end: int) -> Span | None:
 
 
 LOGINS: Final = "to log in|to sign in|to login|is the login|are the creds"
-_LOGIN: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])[A-Za-z][\w.@-]{{0,32}}[:/]({_PASSWORD})[\"'`]?[ ]?\Z")
+_LOGIN: Final = lazy_pattern(
+    rf"(?<![^\s\"'`«“「])[A-Za-z][\w.@-]{{0,32}}[:/]({_PASSWORD})[\"'`]?[ ]?\Z"
+)
 
 
 def find_login(text: str, start: int, _end: int) -> Span | None:
@@ -125,14 +131,17 @@ def find_login(text: str, start: int, _end: int) -> Span | None:
 
 
 ACCOUNTS: Final = (
-    "og in with|ogin with|ign in with|og in using|ign in using|ugang|redentials|creds|Creds|ogin is|ogin details"
+    "og in with|ogin with|ign in with|og in using|ign in using|ugang"
+    "|redentials|creds|Creds|ogin is|ogin details"
     "|Zugangsdaten|Anmeldedaten|ogindaten|dentifiants|redenciales|redenziali|redenciais"
     "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
     "|sername/password|ser/pass|ogin/password"
 )
 _ACCOUNT: Final = lazy_pattern(
     rf"(?:[ ](?:for|to|für|pour|para|per)[ ][^\n:]{{1,40}}?)?(?:[ ]{_IS})?[ ]?[:：]?[ ]{{0,2}}"
-    r"(?:\n[ ]{0,8}(?![\"'`]))?[\"'`(]?[\w.@+-]{1,64}[\"'`]?(?:[ ]/[ ]|[ ]?\n[ ]{0,8}(?=\S{5,128}\s{0,8}(?:\n|\Z))|:[ ]?|,[ ]|[ ](?:and|und|et|y|e|with|mit)[ ])"
+    r"(?:\n[ ]{0,8}(?![\"'`]))?[\"'`(]?[\w.@+-]{1,64}[\"'`]?"
+    r"(?:[ ]/[ ]|[ ]?\n[ ]{0,8}(?=\S{5,128}\s{0,8}(?:\n|\Z))|:[ ]?|,[ ]"
+    r"|[ ](?:and|und|et|y|e|with|mit)[ ])"
     rf"[\"'`]?(?P<value>(?![/$@]){_PASSWORD})"
 )
 
@@ -146,7 +155,8 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
 
 
 CODES: Final = (
-    "your code|Your code|my code|oor code|gate code|alarm code|ugangscode|lock code|safe code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
+    "your code|Your code|my code|oor code|gate code|alarm code|ugangscode|lock code|safe code"
+    "|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
     "|wój kod|uo codice|аш код|код:|的验证码|verify your|confirm your|sign in to|log in to"
     "|erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
     "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
@@ -160,7 +170,8 @@ CODES: Final = (
     "|認証コード|確認コード|인증번호|인증 코드|mã xác"
 )
 _CODE: Final = lazy_pattern(
-    rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?(?:for|für|pour|para|per|of)[ ][\w -]{{1,32}}?)?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
+    rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?(?:for|für|pour|para|per|of)[ ][\w -]{{1,32}}?)?"
+    rf"(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
     r"[ ]{0,2}[\"'`]?(?:G-)?"
     r"([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![\w%]|[.,:/-][0-9])"
 )
@@ -181,7 +192,8 @@ def find_one_time_code(text: str, start: int, end: int) -> Span | None:
 
 
 RECOVERY: Final = (
-    "ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode|cratch code|mergency code|iederherstellungscode|odes de secours"
+    "ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode"
+    "|cratch code|mergency code|iederherstellungscode|odes de secours"
     "|ódigos de respaldo|ódigo de recuperación|恢复代码|备用码|バックアップコード"
 )
 _RECOVERY_CODE: Final = (
@@ -221,7 +233,9 @@ def find_seed(text: str, _start: int, end: int) -> Span | None:
 
 
 def _if_password(value: str, start: int) -> Span | None:
-    looks_secret = (has_digit(value) and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    looks_secret = (
+        (has_digit(value) and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    )
     looks_secret = looks_secret or is_joined_phrase(value)
     return ("password", start, start + len(value)) if looks_secret and is_given(value) else None
 

@@ -130,7 +130,8 @@ SEED_STOP_WORDS: Final = word_set(
 _STATES: Final = word_set(
     "accepted absent blank changed complex configured confidential correct denied different"
     " expiring external forgotten generated inherited internal locked managed matched mandatory"
-    " medium mismatch mismatched pending present production private protected provided rejected reset same"
+    " medium mismatch mismatched pending present production private protected provided rejected"
+    " reset same"
     " saved sensitive set shared short skipped stored strong unchanged unused updated verified weak"
 )
 _VARIABLES: Final = word_set(
@@ -281,7 +282,7 @@ def is_joined_phrase(value: str) -> bool:
 
 
 def is_name_like(value: str) -> bool:
-    """Return whether a word in a sentence may be a name or a version: RFC6749, Team2, python3.11."""
+    """Return whether a word in a sentence may be a name or a version: RFC6749, python3.11."""
     return _NAME_LIKE.fullmatch(value) is not None
 
 

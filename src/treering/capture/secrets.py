@@ -289,12 +289,10 @@ class SecretGuard:
                 raise GuardFailed(f"The secret rule {name!r} failed") from None
             if span is None:
                 continue
-            if span[0] in GENERIC:
-                guessed = span
-            else:
-                identified = span
+            generic = span[0] in GENERIC
+            guessed, identified = (span, identified) if generic else (guessed, span)
             (masks if locate is _mask_span else spans).append(span)
-        return _continued(text, _merged(spans, masks)) if spans else ()
+        return _continued(text, _merged(spans, masks))
 
     def _unannounced(self, text: str) -> list[Span]:
         """Return secrets that no keyword announces."""
