@@ -7,11 +7,12 @@ look like a password or be random.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Final, TypeAlias
 
-from treering.capture.secret_assignments import NAME_CHARS, Span
-from treering.capture.secret_names import Named, named
+from treering.capture.secret_assignments import NAME_CHARS, NAME_CHARS_MAX, Span
+from treering.capture.secret_names import NAMES_CACHED_MAX, Named, named
 from treering.capture.secret_speech import SPOKEN_KEYS, SPOKEN_PASSWORDS
 from treering.capture.secret_values import (
     has_digit,
@@ -130,15 +131,28 @@ def find_around(text: str, start: int, end: int) -> list[Span]:
     if tail is None:
         return []
     end, name_end = tail.end(), tail.end("name")
+    before = text[max(0, start - NAME_CHARS_MAX) : start]
+    name_start = start - len(before) + len(before.rstrip(NAME_CHARS))
+    # Most words near a sign name no secret, and that is known at once.
+    promise = _promised(text[name_start:name_end])
+    if promise is None and _promised(text[start:name_end]) is None:
+        return []
+    if promise is not None and promise.demand == "tangled" and before[-1:] != " ":
+        return []
     first = max(0, start - LINE_CHARS_MAX)
     newline = "\n" if text.find("\n", first, end + LINE_CHARS_MAX) != -1 else "\\n"
     line_start = _start_of_line(text, first, start, newline)
+    if "." in text[name_start:start] or text[name_start - 1 : name_start] in ("(", "=", "{", "&"):
+        # An expression, of which at most a prompt for code tells the value.
+        return _printed(text, line_start, start, tail)
+    may_end_cell = text[end : end + 1] != " " or not text[end + 1 : end + 2].isalnum()
     return (
-        _in_table(text, start, name_end, first, newline)
+        (may_end_cell and _in_table(text, start, name_end, first, newline))
         or _below_label(text, line_start, start, end)
         or _printed(text, line_start, start, tail)
         or _in_sentence(text, line_start, start, tail)
-        or _before(text, start, name_end)
+        or (text[name_start - 1 : name_start] == '"' and _before(text, start, name_end))
+        or []
     )
 
 
@@ -147,6 +161,7 @@ def _start_of_line(text: str, first: int, start: int, newline: str) -> int:
     return found + len(newline) if found != -1 else first
 
 
+@lru_cache(maxsize=NAMES_CACHED_MAX)
 def _promised(name: str) -> Named | None:
     """Return what the name in a cell or a label implies, in any of many languages."""
     name = name.partition("(")[0].strip(_MARKS)
