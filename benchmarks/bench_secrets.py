@@ -21,6 +21,7 @@ BLIND_SETS: Final = (
     "blind_lines_newest.txt",
     "blind_lines_layouts.txt",
 )
+# The three parts of the set of layouts came to 82, 66 and 65 % at first sight.
 BLIND_CLEAN: Final = ("blind_clean.txt", "blind_clean_fresh.txt", "blind_clean_layouts.txt")
 
 _CLEAN: Final = """\
