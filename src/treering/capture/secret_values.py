@@ -45,6 +45,7 @@ _PLACEHOLDER: Final = lazy_pattern(
     | never|void|secretstr|(?:\#/)?definitions\S*
     | required|optional|missing|invalid|valid|wrong|incorrect|expired|empty|unset|hidden|masked
     | removed|redacted\S*|filtered|censored|encrypted|disabled|enabled|error|failed|default|auto
+    | amd64|arm64|armhf|i[36]86|x86_64|aarch64|ppc64el|s390x|riscv64
     | prompt|ask|stdin|env|here|basic|bearer|header|query|cookie|hash(?:ed)?|credentials?|rotated
     | (?:option|flag|argument|parameter|value|field)s?|instead
     | passwort|senha|wachtwoord|parola|haslo|clave|salasana
@@ -63,6 +64,7 @@ _PLACEHOLDER: Final = lazy_pattern(
     # Maven encrypts a password as Base64 in braces.
     | (?!\{(?=[a-z+/]{0,63}[0-9])[a-z0-9+/]{24,128}={0,2}\})[\[<({].*[\])>}]
     | [\^~<>=v]{0,2}[0-9]{1,5}\.[0-9x]{1,5}(?:\.[\w+-]{1,24}){0,4}|(?:\\?u[0-9a-f]{4}|\\)+
+    | (?:[0-9]{1,2}:)?[0-9]{1,4}\.[0-9]{1,4}[\w.+~:-]{0,40}[+~-][\w.+~]{1,24}
     | \.[*+]\??(?:[$)|\]\\\[(^{/].*)?|\$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
     | @@\w+@@|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
     )[.,;:!]?""",
@@ -101,6 +103,11 @@ _RUNS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _TANGLED: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
+_HASHED: Final = lazy_pattern(
+    r"(?:(?:[A-Za-z]{2,16}|[0-9]{1,2}|[vx][0-9]{1,2})[0-9]{0,2}-){2,8}"
+    r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})"
+)
+"""The name of something kept, with a hash of what it was made from."""
 _NAME_LIKE: Final = lazy_pattern(
     r"[A-Z]{2,}-?[0-9]+|(?:[A-Z][a-z]+){1,3}-?[0-9]{1,3}[A-Z]{0,2}|[A-Za-z]*[0-9]+(?:\.[0-9]+)+"
     r"|(?:[a-z]+:)?[0-9][0-9.]*-[a-z]+"
@@ -246,7 +253,9 @@ def is_long_number(value: str) -> bool:
 
 def is_tangled(value: str) -> bool:
     """Return whether ``value`` is one long run of digits, lower and upper case letters."""
-    return _TANGLED.match(value) is not None and not is_dummy(value)
+    if _TANGLED.match(value) is None or is_dummy(value):
+        return False
+    return "-" not in value or _HASHED.fullmatch(value) is None
 
 
 def is_seed(value: str) -> bool:
