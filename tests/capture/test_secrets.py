@@ -295,6 +295,51 @@ def test_what_follows_a_password_in_its_sentence_does_not_hide_it(line: str, sec
 @pytest.mark.parametrize(
     "line",
     [
+        "$ argocd admin initial-password -n argocd\n{}",
+        "+ pass show web/shop\n{}\nuser: bob",
+        "op read op://team/db/password\n{}\n",
+        '{{"cmd":"pass show web/shop","output":"{}\\nuser: bob"}}',
+        "kubectl get secret db -o jsonpath='{{.data.password}}' | base64 -d\n{}",
+        "$ cat /etc/openvpn/auth.txt\nbob\n{}",
+        "$ cat /etc/ppp/chap-secrets\nbob * {} *",
+        "| id | plaintext_pw |\n|----|--------------|\n| 7  | {} |",
+        '("db_user" . "app") ("db_pass" . "{}")',
+        "Log in to the admin panel with admin / {} and look",
+        "The default account is admin / {}, change it",
+        'password: <%= ENV.fetch("PW") {{ "{}" }} %>',
+        'parser.add_argument("--password", default="{}")',
+        'env::var("DB_PASSWORD").unwrap_or("{}")',
+        "WIFI:T:WPA;S:shop;P:{};;",
+        "PASSWORD for user elastic = {}",
+        "Keystore password (of the store): {}",
+        "New root password? {}",
+    ],
+)
+def test_a_password_is_found_where_it_was_asked_for_or_is_a_default(line: str) -> None:
+    assert hides(GUARD, line.format("Kx9!mQ2zT7w"), "Kx9!mQ2zT7w")
+    assert "Kx9!mQ2zT7w" not in GUARD.mask_text(line.format("Kx9!mQ2zT7w"))
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("$ cat config/master.key\n{}", "9f86d081884c7d659a2feaa0c55ad015"),
+        ("FCM server key: {}", "AAAA" + "aB3dE5f:APA91b" + "xY7-" * 33 + "zQ"),
+        ("HMAC key = {}", "9f86d081884c7d659a2feaa0c55ad015"),
+        ("Emergency backup code for Google: {}", "4821 9034"),
+        ("Recovery codes\n1. {}", "ab3d5-9xk2f"),
+        ("personal recovery key = '{}'", "AB12-CD34-EF56-GH78-IJ90-KL12"),
+        ("Product Key: {}", "AB12C-D34EF-56GH7-8IJ90-KL12M"),
+    ],
+)
+def test_keys_and_codes_are_found_by_what_they_are_for(line: str, secret: str) -> None:
+    assert hides(GUARD, line.format(secret), secret)
+    assert secret not in GUARD.mask_text(line.format(secret))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "client_secret=app/{}",
         "api_key: tenant/{}",
         '{{"token": "acme/{}"}}',
@@ -323,6 +368,11 @@ def test_an_id_that_ends_a_path_is_a_key(line: str) -> None:
         "Cache restored from key: Linux-pip-" + "9f86d081884c7d65" * 4,
         "Setting up libsecret-1-0:amd64 (0.21.4-1build3) ...",
         "Setting up passwd (1:4.13+dfsg1-4) ...",
+        "$ pass show web/old\nError: web/old is not in the password store.",
+        "vault kv get -field=url kv/db\npostgres-1.internal",
+        "$ kubectl get secret db -o go-template='{{.data.password | base64decode}}'",
+        "$ ls\nauth.txt\nbuild2",
+        "Connect to the server with python3.11 and RFC6749",
     ],
 )
 def test_templates_paths_and_what_is_public_are_no_secrets(line: str) -> None:

@@ -75,10 +75,14 @@ _SEPARATOR: Final = lazy_pattern(
         | As[ ]String[ ]?=
         | =>|->(?=[ ])|<-|%3[Dd]|\|\|=|\?{1,2}=|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ]|\[\]byte\()?)
-    | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
+    | (?P<comma>,\s{0,16}(?:with:[ ]|(?:\w{1,16}=[^,\n]{1,40},\s{0,8}){0,4}default[ ]?=[ ]?)?
+        |[\])]{0,2}[ ](?:\|\||\?\?|\?:|or)[ ]|\)[ ]?\{[ ]?
+        |\)(?:\.(?:unwrap_or|orElse|getOrElse|or_else)|[ ]?\|[ ]?default)\(
+        |\][\n](?=[\"']))
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio]|you|we|they|that)
           [ ][\w .@-]{1,40}?
-          (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
+          (?=:|[ ]=[ ]|[ ]\([^()\n]{1,80}\):
+            |[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ](?:(?:at|in|on|of|to|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
           | (?:is|was)[ ](?!now[ ]|(?:set|reset|changed|updated|rotated)[ ]to[ ]
               |[\w .@-]{1,40}?[ ]and[ ](?:the|my|our|your|its)[ ](?!new|right|correct)
@@ -86,12 +90,13 @@ _SEPARATOR: Final = lazy_pattern(
             (?:[A-Z]?[a-z-]{1,20}|[A-Z]{2,20}|[0-9]{1,3})(?:[ ][\w .@-]{1,40}?)??)
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
+        (?:[ ]\([^()\n]{1,80}\)(?=:))?
         (?:(?:[ ](?:is|was|got|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
           [ ](?:is|was|to|est?|ist|lautet|é|è|(?:should|must|will|would|can|could|to)[ ]be)
-          (?:[ ](?:now|still|currently|just|simply|again|set[ ]to))?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+          (?:[ ](?:now|still|currently|just|simply|again|set[ ]to))?:?|:|[ ]=)(?:[ ]{1,2}|(?=\r?\n))
       | [ ](?:generated|created|issued|received|returned|value)(?:[ ]is)?:?[ ]{1,2}
       | [ ](?:\u2192|->|[\u2013\u2014-])[ ]|'s[ ]|[ ]\((?=[^\s()]{5,64}\))
-      | [ ]{1,16}\|[ ]{1,16})
+      | [ ]{1,16}\|[ ]{1,16}(?!\w{1,24}[ ]?\}\}))
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
         (?:\r?\n|\\r\\n))
@@ -177,6 +182,7 @@ _ELEMENT: Final = lazy_pattern(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 SPOKEN_HEADS: Final = (
     *("api", "access", "client", "secret", "private", "auth", "refresh", "session", "signing"),
     *("encryption", "master", "license", "product", "webhook", "deploy"),
+    *("hmac", "jwt", "server", "shared", "decryption", "recovery", "storage", "service", "admin"),
 )
 _SPOKEN_HEADS: Final = tuple(f"{word} " for word in SPOKEN_HEADS)
 _HARMLESS_HEADS: Final = ("cache ", "Cache ", "primary ", "Primary ", "public ", "Public ")
@@ -420,7 +426,8 @@ def _assigned(
     is_setting = in_environment and _is_line_head(opening, name)
     value = (_TO_BLANK if is_setting else _BARE).match(text, at)
     if value is None or in_environment or (sign == "=" and name[0] == "-"):
-        return value
+        # A command that prints a secret is told the secret's name.
+        return None if value and name == "--secret" and not has_digit(value[0]) else value
     if text[value.end() : value.end() + 1] in ("(", "[") or "==" in sign or value[0][0] == "?":
         return None
     if _LETTERS.fullmatch(value[0]):
@@ -477,6 +484,8 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
         return None
     if name[0] != "-":
         if is_configured(opening) or name == "requirepass":
+            return value
+        if name.lower().endswith("passphrase") and is_joined_phrase(value[0]):
             return value
         if promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN:
             is_password = (
@@ -564,7 +573,7 @@ _STRUCT: Final = lazy_pattern(r"[\w)][ ]?\{")
 _REMARKS: Final = word_set("str string text char varchar any none null undefined required optional")
 _INSERTED: Final = lazy_pattern(r"(?:VALUES|values)[ ]?\([\"'][\w.-]{0,40}\Z")
 _SET_BY_CALL: Final = lazy_pattern(
-    r"\b(?:define|fill|type|send_keys|type_text)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
+    r"\b(?:define|fill|type|send_keys|type_text|(?:[Ss]et_?|\.set)[Dd]efault|putenv|setProperty)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
 )
 _CONFIGURED: Final = lazy_pattern(
     r"(?<![\w-])(?:setx|setenv|SetEnv|ENV|ARG|fastcgi_param|\(setq|\(def|set[ ]-[a-zA-Z]{1,3})"

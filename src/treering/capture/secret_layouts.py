@@ -43,7 +43,7 @@ _FRAMES: Final = ("│", "┃", "║", "|")
 _SEPARATORS: Final = ("</th>", "</td>", *_FRAMES, "\t", "\\t", ";", ",")
 """What parts the cells of a line; the first that occurs counts."""
 _TAIL: Final = lazy_pattern(
-    r"(?P<name>[A-Za-z0-9_-]{0,32}+)(?:[.](?:txt|key|pass|asc)\b)?[\"'`*)\]}>%]{0,4}"
+    r"(?P<name>[A-Za-z0-9_-]{0,32}+)(?:[.](?:txt|key|pass|asc|gpg|age)\b)?[\"'`*)\]}>%]{0,4}"
     r"(?=[ ]{0,3}[:：]?[ *]{0,3}(?:[|│┃║,;.!?\t\r\n\]]|\\[nrt]|</|[ ]|\Z))"
 )
 _RULE: Final = lazy_pattern(r"[\s|+:─-╿-]{0,64}[═=─-╿-][\s|+:=─-╿═-]{0,1024}")
@@ -80,21 +80,28 @@ _BELOW: Final = lazy_pattern(
     rf"(?P<value>{_WORD}{{6,512}})[`\"'*]{{0,3}}[ \t│┃║|]{{0,80}}(?={_END}|\Z)"
 )
 _PROMPT: Final = lazy_pattern(
-    r"(?:[^\n]{0,60}?[$#%❯»➜]|(?:PS[ ])?[A-Z]:\\[^>\n]{0,60}>|PS>|[\w.()\[\]-]{0,24}[>+]{1,3}"
-    r"|In[ ]\[[0-9]{1,4}\]:)[ ](?![^\n]{0,40}\b(?:git|grep|rg|find|ls|wc|sed|awk|stat|man|which"
+    r"(?:\"[^\"\n]{1,24}\"\s?:\s?\")?"
+    r"(?:(?:[^\n]{0,60}?[$#%❯»➜]|(?:PS[ ])?[A-Z]:\\[^>\n]{0,60}>|PS>|[\w.()\[\]-]{0,24}[>+]{1,3}"
+    r"|In[ ]\[[0-9]{1,4}\]:)[ ]|(?:sudo[ ])?(?=(?:kubectl|oc|vault|aws|gcloud|az|terraform|tofu"
+    r"|heroku|fly|flyctl|railway|pulumi|docker|podman|consul|etcdctl|cat|echo|printenv|argocd|helm"
+    r"|sops|jq|yq|redis-cli|rails|bin/rails|chamber|nomad)[ ]))"
+    r"(?![^\n]{0,40}\b(?:git(?! config)|grep|rg|find|ls|wc|sed|awk|stat|man|which"
     r"|docker (?:ps|images|secret))[ ])"
 )
 _ASKS: Final = lazy_pattern(
     r"(?i:.{0,200}?\b(?:cat|bat|head|tail|less|more|type|printenv|echo|printf|get|read|show|view|pass"
     r"|output|print|exec|create|generate|gen|new|decrypt|decode|reveal|fetch|lookup|token|retrieve"
-    r"|query|rand|select))"
+    r"|query|rand|select|[jy]q|gpg|age|base64))"
 )
 _PRINTED: Final = lazy_pattern(
     rf"(?P<rest>(?![ ][a-z]{{2,24}}[ ,\"])[^\n\\]{{0,160}}){_END}"
     r"(?:=>[ ]|Out\[[0-9]{1,4}\]:[ ])?[\"']?"
     rf"(?P<value>{_WORD}{{6,4096}})[\"']?[ \t]{{0,16}}(?={_END}|\Z)"
 )
-_BARE_END: Final = lazy_pattern(r"[\w\]\"')}%]{0,160}")
+_OPTIONS: Final = lazy_pattern(
+    r"[\w\]\"')}%]{0,160}(?:[ ]--?\w[\w=.:/-]{0,48}(?:[ ][\w.:/@-]{1,64})?){0,6}"
+    r"(?:[ ]2>\S{1,24})?(?:[ ]?[|;][^\n]{0,100})?"
+)
 _LEADER: Final = lazy_pattern(
     rf"[ ]?\.{{2,40}}[ ]?:?[ ]{{0,2}}(?P<value>{_WORD}{{5,128}})(?=\s|\Z)"
 )
@@ -127,6 +134,8 @@ _VALUE_FIRST: Final = lazy_pattern(
 
 def find_around(text: str, start: int, end: int) -> list[Span]:
     """Find the secrets that the name around ``text[start:end]`` has in other cells or lines."""
+    if text[end - 1] not in NAME_CHARS:
+        end -= 1  # A short name is found with the sign after it.
     tail = _TAIL.match(text, end)
     if tail is None:
         return []
@@ -199,11 +208,14 @@ def _printed(text: str, line_start: int, start: int, tail: re.Match[str]) -> lis
     )
     if prompt is None or printed is None:
         return []
-    if not (_BARE_END.fullmatch(printed["rest"]) or _ASKS.match(text, prompt.end(), start)):
+    if not (_OPTIONS.fullmatch(printed["rest"]) or _ASKS.match(text, prompt.end(), start)):
         return []
     head = text[prompt.end() : start].rstrip(NAME_CHARS)
-    name = text[prompt.end() + len(head) : tail.end("name")].rpartition(".")[2]
-    return _if_fits(named(name) or named(text[start : tail.end("name")]), printed)
+    name = text[prompt.end() + len(head) : tail.end("name")]
+    return _if_fits(
+        named(name) or named(name.rpartition(".")[2]) or named(text[start : tail.end("name")]),
+        printed,
+    )
 
 
 def _in_sentence(text: str, line_start: int, start: int, tail: re.Match[str]) -> list[Span]:

@@ -64,6 +64,7 @@ _KEY_HEADS: Final = word_set(
     "signature encrypt decryption hmac webhook jwt aes crypto app service license client consumer"
     " admin subscription storage deploy integration openai anthropic stripe server session"
     " application instrumentation ingestion functions host maps preshared unseal write activation"
+    " recovery"
 )
 _KEY_HEADS_DENIED: Final = word_set(
     "public primary foreign partition sort cache idempotency row object s3 map dict hot short arrow"
@@ -127,8 +128,8 @@ def named(name: str) -> Named | None:
     *heads, last = words
     if last.endswith("pass") and last[:-4] in _PASS_HEADS:
         heads, last = [*heads, last[:-4]], "pass"
-    # A "pw" is matched with the character after it, so nothing else may follow.
-    is_short = last == "pw" and name[-2:].lower() == "pw"
+    # A "pw" is matched with the character after it, so only another word may follow.
+    is_short = last == "pw" and (name[-2:].lower() == "pw" or "pw_" in name.lower())
     if last.endswith(_PASSWORDS) or last == "pass" or is_short:
         return _named_password(name, heads, last)
     if last in _RARE:

@@ -9,7 +9,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_names import named
-from treering.capture.secret_values import is_dummy, is_given, is_mixed, is_random, is_tangled
+from treering.capture.secret_values import (
+    is_dummy,
+    is_given,
+    is_joined_phrase,
+    is_jumbled,
+    is_mixed,
+    is_name_like,
+    is_random,
+    is_tangled,
+)
 from treering.lazy import lazy_pattern
 
 Check: TypeAlias = Callable[[str], bool]
@@ -31,6 +40,16 @@ _LITERAL: Final = (
     r"[bBrR]?(?:\"(?P<double>[^\"\n]{3,512})\"|'(?P<single>[^'\n]{3,512})'"
     r"|\\{1,3}\"(?P<escaped>[^\"\\\n]{3,512})\\)"
 )
+_NEXT_LINE: Final = (
+    r"(?:[^\n\\\"]|\\(?![nr])|\"(?!,)){0,200}+"
+    r"(?:(?:\r|\\r)?(?:\n|\\n)|\",\s{0,8}\"(?:output|stdout|result|content)\"\s?:\s?(?=\"))"
+)
+_PUBLIC_FIELD: Final = (
+    r"(?:field[=s ]{1,2}|-a[ ]|op://[^\n]{1,80}/)"
+    r"(?:url|host|hostname|user|username|login|email|port|endpoint|address|id|name)\b"
+)
+_READS: Final = r"\b(?:cat|bat|head|tail|less|more|type|Get-Content|gc|gh|glab|gcloud|az|fly)[ ]"
+_ALONE: Final = r"[^\s\"'`<>\\]{6,4096}(?=[ \t]{0,8}(?:[\r\n\"]|\\[nr]|\Z))"
 _QUOTE: Final = r"[\"']"
 _ARGUMENT: Final = r"\\{0,3}[\"'],\s{0,4}"
 
@@ -44,6 +63,8 @@ class Phrase(NamedTuple):
     bare: str = _WORD
     """The pattern of a secret without quotes; empty if quotes are required."""
     bare_check: Check | None = None
+    before: str = ""
+    """The pattern of what must be before the keyword on its line."""
 
 
 def is_no_port(value: str) -> bool:
@@ -56,6 +77,20 @@ def is_drawn(value: str) -> bool:
     return is_tangled(value) or _UUID.fullmatch(value) is not None
 
 
+def is_printed(value: str) -> bool:
+    """Return whether a word that is alone on its line looks like a password or a key."""
+    if value.endswith((":", ",")) or is_name_like(value) or _DATE.match(value) is not None:
+        return False
+    return is_mixed(value) or is_jumbled(value) or is_joined_phrase(value)
+
+
+def is_grouped(value: str) -> bool:
+    """Return whether ``value`` has the groups of capitals and digits that software is sold with."""
+    return _GROUPED.fullmatch(value) is not None and not is_dummy(value)
+
+
+_GROUPED: Final = lazy_pattern(r"(?=[A-Z-]{0,40}[0-9])(?:[A-Z0-9]{4,8}-){3,7}[A-Z0-9]{4,8}")
+_DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}-")
 _UUID: Final = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 
@@ -125,7 +160,7 @@ PHRASES: Final = (
     ),
     Phrase(
         "creds|Creds|credentials",
-        r"[ ]?(?:->|=>|[:=])[ ]?[\w.-]{1,64}:",
+        r"[ ]?(?:->|=>|[:=])[ ]?[\w.-]{1,64}(?::|[ ]:[ ])",
         is_no_port,
         r"[^\s\"'$<@/{(-][^\s\"'@/]{5,63}",
     ),
@@ -138,14 +173,64 @@ PHRASES: Final = (
     Phrase("enable secret|enable password", r"[ ](?:[0-9][ ])?", is_mixed),
     Phrase(" : EAP | : XAUTH ", "", bare=""),
     Phrase(" secret | password ", r"[0-9]{1,2}[ ]", is_mixed),
-    Phrase("openssl rand|pwgen", r"[^\n]{0,64}\n", is_random, _RANDOM_WORD),
+    Phrase("openssl rand|pwgen", _NEXT_LINE, is_random, _RANDOM_WORD),
+    # What managers of secrets print.
     Phrase(
-        "token_urlsafe(|token_hex(|token_bytes(|genkey|rails secret|key:generate|secret_key())",
-        r"[^\n]{0,64}\n",
+        "pass show |gopass |$ pass |op read |op item get|bw get |rbw get |lpass show|vault kv get"
+        "|keepassxc-cli|get-secret-value|versions access|keyvault secret show|initial-password"
+        "|--with-decryption|doppler secrets|infisical secrets|credstash get|keyring get"
+        "|get-login-password|genkey|genpsk|makepasswd|mkpasswd|whoami -t|systemd-creds",
+        rf"(?![^\n]{{0,160}}{_PUBLIC_FIELD}){_NEXT_LINE}",
+        is_printed,
+        _ALONE,
+    ),
+    # Files of a password, or of an account and its password.
+    Phrase(
+        "auth.txt|auth.conf|creds.txt|redentials.txt|login.txt|login.conf|userpass|user-pass"
+        "|pass.txt|up.txt|vpn.txt|vault_pass|vault-pass|initialAdminPassword|root_password"
+        "|ecret.key|auth token|access-token",
+        rf"{_NEXT_LINE}(?:[\w.@+-]{{1,64}}(?:\n|\\n))?",
+        is_printed,
+        _ALONE,
+        before=_READS,
+    ),
+    Phrase(
+        "chap-secrets|pap-secrets",
+        rf"{_NEXT_LINE}(?:#[^\n]{{0,80}}\n)?"
+        r"[\"']?[\w.@+-]{1,64}[\"']?[ \t]{1,8}\S{1,64}[ \t]{1,8}",
+        is_mixed,
+    ),
+    Phrase("ftp> user ", r"\S{1,64}[ ]", is_mixed),
+    # Pairs of Lisp.
+    Phrase(
+        'pass" . |password" . |passwd" . |pwd" . |pw" . |secret" . |token" . |key" . |'
+        "(password . |(passwd . |(pass . |(secret . |(token . |-password . |-pass . |-secret . ",
+        "",
+        is_mixed,
+        "",
+    ),
+    Phrase(
+        "roduct key|roduct Key|ctivation key|ctivation Key|icense key|icense Key|erial key",
+        r"(?:[ ]for[ ][\w .]{1,24})?(?:[ ]is|[ ]?[:=])?[ ]{1,2}",
+        is_grouped,
+        r"[A-Z0-9-]{19,71}(?![\w-])",
+    ),
+    # What a code to join a wireless network says.
+    Phrase(
+        "WIFI:",
+        r"(?:[A-Z][A-Z0-9]?:(?:[^;\n\\]|\\.){0,64};){0,4}?P:",
+        bare=r"[^\s;\"'](?:[^;\s\"\\]|\\{1,2}[;,:]){3,63}(?=;)",
+    ),
+    Phrase(
+        "token_urlsafe(|token_hex(|token_bytes(|rails secret|key:generate|secret_key())"
+        "|/dev/urandom|randomBytes(|phx.gen.secret|hex(32)",
+        _NEXT_LINE,
         is_random,
         rf"(?:base64:)?{_RANDOM_WORD}",
     ),
-    Phrase("secret-tool|find-generic-password|find-internet-password", r"[^\n]{0,200}\n", is_mixed),
+    Phrase(
+        "secret-tool|find-generic-password|find-internet-password", _NEXT_LINE, is_printed, _ALONE
+    ),
     Phrase("key is |Key is ", "", is_tangled, _RANDOM_WORD),
     Phrase("successfully reset", r"[^\n]{0,8}\n\s{0,4}New value:[ ]", is_mixed),
     Phrase("{PLAIN}|{CLEARTEXT}", "", bare=r"[^\s\"'$<:]{3,128}"),
@@ -304,10 +389,14 @@ def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
     bare = f"|(?P<bare>{phrase.bare})" if phrase.bare else ""
     pattern = lazy_pattern(f"{_anywhere(phrase.between)}(?:{_LITERAL}{bare})")
     bare_check = phrase.bare_check or phrase.check
+    before = lazy_pattern(rf"{phrase.before}[^\n]{{0,{PHRASE_CHARS_MAX}}}\Z")
 
-    def locate(text: str, _start: int, end: int) -> Span | None:
+    def locate(text: str, start: int, end: int) -> Span | None:
         match = pattern.match(text, end)
         if match is None or match.lastgroup is None:
+            return None
+        first = max(0, start - PHRASE_CHARS_MAX)
+        if phrase.before and before.search(text, first, start) is None:
             return None
         check = bare_check if match.lastgroup == "bare" else phrase.check
         value = match[match.lastgroup]

@@ -158,10 +158,11 @@ _REST: Final = lazy_pattern(
 )
 """The rest of a name, and what follows it where no notation of ``find_named`` has a value."""
 _ELSEWHERE: Final = lazy_pattern(
-    rb"[A-Za-z0-9_-]{0,32}+(?:[.](?:txt|key|pass|asc))?[*\\\"'`)\]}>]{0,6} {0,32}:?[ *]{0,3}"
+    rb"[A-Za-z0-9_-]{0,32}+(?:[.](?:txt|key|pass|asc|gpg|age))?"
+    rb"[*\\\"'`)\]}>]{0,6} {0,32}:?[ *]{0,3}"
     rb"(?:(?:</t[hd]>|[,|;])"
     rb"(?:[\w .#/,;|<>*\"'`:-]|\\[\"t]|[\x80-\xff]){0,400}+(?:\\[nr]|[\r\n])"
-    rb"|</|[.]{2}|[?](?:\\[nr]|[\r\n])|(?<=[*`])[ ]{0,9}[|]|\\[nr]|[\r\n])"
+    rb"|</|[.]{2}|[?](?:\\[nr]|[\r\n]|[ ][^\s0-9]{0,64}[0-9])|(?<=[*`])[ ]{0,9}[|]|\\[nr]|[\r\n])"
 )
 """The end of a cell or a line, whose value may be in another."""
 _TOLD_AFTER: Final = lazy_pattern(
@@ -644,6 +645,14 @@ _AIRTABLE_STARTS: Final = (
     *(f"path{character}" for character in _ALPHANUMERIC),
 )
 
+
+def _signs_after(word: str) -> str:
+    """Return the characters that may end a short name, in a cell of a table too."""
+    if word.lower() == "pw":
+        return "=:\"' \\\n\t,|<_"
+    return "=:\"' \\" if word in _SPACED else "=:\"'\\"
+
+
 SECRET_RULES: Final = (
     # Before the family of its id, which would hide where it begins.
     Rule("aws", ("AKIA", "ASIA", "GOOG1", "LTAI", "AKID"), _key_pair),
@@ -739,10 +748,11 @@ SECRET_RULES: Final = (
     *(
         Rule(
             "named",
-            tuple(word + sign for sign in ("=:\"' \\" if word in _SPACED else "=:\"'\\")),
+            tuple(word + sign for sign in _signs_after(word)),
             _short,
             is_generic=True,
             is_called=_is_short(word),
+            looks_around=word.lower() == "pw",
         )
         for word in _SHORT
     ),

@@ -34,6 +34,7 @@ _LINK: Final = (
 SPOKEN_PASSWORDS: Final = (
     "WLAN-Schlüssel|WLAN Schlüssel|Netzwerkschlüssel|wifi key|Wifi key"
     "|WiFi key|Wi-Fi key|wi-fi key|wlan key|WLAN key|wireless key"
+    "|network key|Network key|network code|wifi code|Wi-Fi code"
     "|mot_de_passe|motdepasse|contrasena|haslo"
     "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
     "|contrasenya|mi clave|tu clave"
@@ -90,8 +91,13 @@ def find_spoken_key(text: str, _start: int, end: int) -> Span | None:
     return ("token", *match.span("value")) if match and is_random(match["value"]) else None
 
 
-PAIRS: Final = "user:|User:|sername:|ogin:|wifi:|Wifi:|WiFi:|Wi-Fi:|WLAN:|SSID:|enutzer:|suario:"
-_PAIR: Final = lazy_pattern(rf"[ ]?[\w.@+-]{{1,64}}[ ]/[ ](?P<value>{_PASSWORD})")
+PAIRS: Final = (
+    "user:|User:|sername:|ogin:|wifi:|Wifi:|WiFi:|Wi-Fi:|WLAN:|SSID:|enutzer:|suario:"
+    "|admin / |root / |Admin / |administrator / "
+)
+_PAIR: Final = lazy_pattern(
+    rf"(?:(?<=:)[ ]?[\w.@+-]{{1,64}}[ ]/[ ]|(?<=[ ]/[ ]))(?P<value>{_PASSWORD})"
+)
 
 
 def find_paired(text: str, _start: int, end: int) -> Span | None:
@@ -105,7 +111,8 @@ USED: Final = (
     "is the password|is my password|is your password|for the password|ist das Passwort"
     "|est le mot de passe|es la contraseña|è la password|é a senha|is het wachtwoord|to hasło"
     "|as the password|as password|as the new password|as your password|as my password|as pw"
-    "|as the root password|as the admin password|as a password|als Passwort|als Kennwort"
+    "|as the root password|as the admin password|as a password|as credentials|as creds"
+    "|als Passwort|als Kennwort"
     "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
     "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
 )
@@ -132,6 +139,7 @@ def find_login(text: str, start: int, _end: int) -> Span | None:
 
 ACCOUNTS: Final = (
     "og in with|ogin with|ign in with|og in using|ign in using|ugang"
+    "|ogged in as|ogin as|og in as"
     "|redentials|creds|Creds|ogin is|ogin details"
     "|Zugangsdaten|Anmeldedaten|ogindaten|dentifiants|redenciales|redenziali|redenciais"
     "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
@@ -154,6 +162,23 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
     return _if_password(match["value"].rstrip(".)"), match.start("value"))
 
 
+PLACES: Final = (
+    "og in to|og into|og in at|ign in to|ign into|ign in at|og on to|onnect to"
+    "|ogin for|ogin to|ccess to|ccess for|ccount for|redentials for"
+)
+_ACCOUNT_THERE: Final = lazy_pattern(
+    r"[ ][^\n]{1,80}?(?:[ ](?:with|using|as|is)|:)[ ][\"'`(]?[\w.@+-]{1,64}(?:[ ]/[ ]|:(?=[^\s/]))"
+    rf"(?P<value>(?![/$@]){_PASSWORD})"
+)
+
+
+def find_account_there(text: str, _start: int, end: int) -> Span | None:
+    """Find the password of an account after its place: ``log in to the panel with admin / …``."""
+    match = _ACCOUNT_THERE.match(text, end)
+    value = without_stop(match["value"]) if match else ""
+    return _if_password(value, match.start("value")) if match and not is_name_like(value) else None
+
+
 CODES: Final = (
     "your code|Your code|my code|oor code|gate code|alarm code|ugangscode|lock code|safe code"
     "|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
@@ -162,7 +187,8 @@ CODES: Final = (
     "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
     "|ign-in code|asscode|ne-time code"
     "|ne-time password|Enter code|Enter the code|enter code|OTP|--otp|2FA code"
-    "|MFA code|TOTP code|2FA|PIN:|PIN |PIN=|pin: |pin is|PIN-Code|estätigungscode|erifizierungscode"
+    "|MFA code|TOTP code|2FA|PIN:|PIN |PIN=|pin: |pin is|PIN-Code|PIN code|PIN Code"
+    "|estätigungscode|erifizierungscode"
     "|icherheitscode|ode de vérification|ode de confirmation|ódigo de verificación"
     "|ódigo de seguridad"
     "|ódigo de verificação|ódigo de confirmação|odice di verifica|erificatiecode|od weryfikacyjny"
@@ -192,17 +218,22 @@ def find_one_time_code(text: str, start: int, end: int) -> Span | None:
 
 
 RECOVERY: Final = (
-    "ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode"
+    "ecovery key|ecovery Key|ecovery_key|ecoveryKey|RECOVERY KEY|RECOVERY_KEY"
+    "|mergency key|mergency kit|ackup Code|ackup key|ecovery Code"
+    "|ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode"
     "|cratch code|mergency code|iederherstellungscode|odes de secours"
     "|ódigos de respaldo|ódigo de recuperación|恢复代码|备用码|バックアップコード"
 )
 _RECOVERY_CODE: Final = (
-    r"(?:(?=[A-Za-z-]{0,40}[0-9])[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){1,7}|[0-9]{4}[ ][0-9]{4}"
+    r"(?:(?:[A-Z0-9]{4,6}-){5,7}[A-Z0-9]{4,6}"
+    r"|(?=[A-Za-z-]{0,40}[0-9])[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){1,7}|[0-9]{4}[ ][0-9]{4}"
     r"|(?=[a-z]{0,9}[0-9])[a-z0-9]{8,10}|[0-9]{8})"
 )
+_NUMBER: Final = r"(?:[0-9]{1,2}[.)][ ]{1,2})?"
 _RECOVERY: Final = lazy_pattern(
-    r"s?(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`\[:-]{0,6}"
-    rf"({_RECOVERY_CODE}(?:[\s,\"'`]{{1,8}}{_RECOVERY_CODE}){{0,20}})(?![\w-])"
+    r"s?(?:[ ](?:for|of|to)[ ][\w .@'-]{1,40}?(?=:|[ ](?:is|are|=)[ :]))?"
+    r"(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`\[:-]{0,6}"
+    rf"{_NUMBER}({_RECOVERY_CODE}(?:[\s,\"'`]{{1,8}}{_NUMBER}{_RECOVERY_CODE}){{0,20}})(?![\w-])"
 )
 
 
@@ -245,6 +276,7 @@ SPOKEN: Final = (
     ("told", SPOKEN_KEYS, find_spoken_key),
     ("used", USED, find_used),
     ("account", ACCOUNTS, find_account),
+    ("account", PLACES, find_account_there),
     ("account", PAIRS, find_paired),
     ("account", LOGINS, find_login),
     ("code", CODES, find_one_time_code),
