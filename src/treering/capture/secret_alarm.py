@@ -76,7 +76,8 @@ PIECES: Final = (
     "Code", "k-", "cho", "k_", ".A", ":ge", "EAP ", "IN}", "Key i", "PI K", "SID:", "Seri",
     "Token(", "WLAN", "Wi-Fi", "Wifi", "afe c", "afe(", "alar", "api k", "covery_", "createU",
     "create_", "gang", "gate c", "genk", "gin:", "gnUp", "gner", "k cod", "ken_b", "ken_h",
-    'kty"', "kty\\", "kup_", "priv ", "pwge", "rname:", "to log", "tzer", "wifi", "y reset",
+    'kty"', "kty\\", "kup_", "priv ", "pwge", "cense ", "vation ", '" . ', "rname:", "to log",
+    "tzer", "wifi", "y reset",
     "gister(", "PI key", "the log", "key is", "o:", "ser:",
 )
 # fmt: on

@@ -648,7 +648,7 @@ _AIRTABLE_STARTS: Final = (
 
 def _signs_after(word: str) -> str:
     """Return the characters that may end a short name, in a cell of a table too."""
-    if word.lower() == "pw":
+    if word in ("pw", "PW"):
         return "=:\"' \\\n\t,|<_"
     return "=:\"' \\" if word in _SPACED else "=:\"'\\"
 

@@ -163,8 +163,7 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
 
 
 PLACES: Final = (
-    "og in to|og into|og in at|ign in to|ign into|ign in at|og on to|onnect to"
-    "|ogin for|ogin to|ccess to|ccess for|ccount for|redentials for"
+    "og in to|og into|og in at|ign in to|ign into|ign in at|og on to|ogin for|redentials for"
 )
 _ACCOUNT_THERE: Final = lazy_pattern(
     r"[ ][^\n]{1,80}?(?:[ ](?:with|using|as|is)|:)[ ][\"'`(]?[\w.@+-]{1,64}(?:[ ]/[ ]|:(?=[^\s/]))"
@@ -218,8 +217,8 @@ def find_one_time_code(text: str, start: int, end: int) -> Span | None:
 
 
 RECOVERY: Final = (
-    "ecovery key|ecovery Key|ecovery_key|ecoveryKey|RECOVERY KEY|RECOVERY_KEY"
-    "|mergency key|mergency kit|ackup Code|ackup key|ecovery Code"
+    "ecovery key|ecovery Key|ecovery_key|ecoveryKey"
+    "|ackup Code|ecovery Code"
     "|ecovery code|ackup code|ecovery_code|ackup_code|ecoveryCode|ackupCode"
     "|cratch code|mergency code|iederherstellungscode|odes de secours"
     "|ódigos de respaldo|ódigo de recuperación|恢复代码|备用码|バックアップコード"
