@@ -40,11 +40,13 @@ BLIND_SETS = {
     "blind_lines_fresh.txt": 202,
     "blind_lines_newest.txt": 120,
     "blind_lines_layouts.txt": 888,
+    "blind_lines_wide.txt": 390,
 }
 CLEAN_SETS = {
     "blind_clean.txt": 3_500,
     "blind_clean_fresh.txt": 3_500,
     "blind_clean_layouts.txt": 1_900,
+    "blind_clean_wide.txt": 5_000,
 }
 FALSE_POSITIVES_MAX = 0.001
 REPEATS_MAX = 16_384

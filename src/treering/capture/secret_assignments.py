@@ -173,6 +173,7 @@ _BARE: Final = lazy_pattern(
     rf"(?:&(?!&|amp;|[\w.-]{{1,32}}=){_BARE_RUN}{{0,{BARE_CHARS_MAX}}}){{0,8}}"
 )
 _TO_BLANK: Final = lazy_pattern(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
+_SETTING: Final = lazy_pattern(r"[A-Za-z_][\w.-]{0,64}=")
 _ENCODED: Final = lazy_pattern(
     rf"(?:(?!%(?:26|3[Bb]|0[AaDd]|20|2[Cc])){_BARE_RUN}){{1,{BARE_CHARS_MAX}}}"
 )
@@ -300,7 +301,8 @@ def _find_below(
     value = _TO_BLANK.match(text, at)
     if value is None or not _LINE_TAIL.match(text, value.end()) or value[0].endswith((":", ",")):
         return None
-    if not (is_mixed(value[0]) and has_digit(value[0])):
+    # A name without a value has another name below it.
+    if _SETTING.match(value[0]) or not (is_mixed(value[0]) and has_digit(value[0])):
         return None
     return _if_secret(value, promise)
 
@@ -426,8 +428,8 @@ def _assigned(
     is_setting = in_environment and _is_line_head(opening, name)
     value = (_TO_BLANK if is_setting else _BARE).match(text, at)
     if value is None or in_environment or (sign == "=" and name[0] == "-"):
-        # A command that prints a secret is told the secret's name.
-        return None if value and name == "--secret" and not has_digit(value[0]) else value
+        # ``gcloud secrets`` is told which secret to print.
+        return None if name == "--secret" and "secrets " in opening else value
     if text[value.end() : value.end() + 1] in ("(", "[") or "==" in sign or value[0][0] == "?":
         return None
     if _LETTERS.fullmatch(value[0]):
