@@ -366,6 +366,32 @@ def test_a_connection_that_the_pool_gives_amid_an_interrupt_is_not_lost(
     assert counts["pool_size"] == counts["pool_available"] == 1
 
 
+def test_an_interrupt_that_leaves_a_lock_of_the_pool_taken_holds_up_nobody(
+    postgres: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+
+    def interrupted(pool: Any, *_: object) -> None:
+        taken.append(pool._tasks.mutex)  # As within the pool's own code: it asks for a worker.
+        taken[0].acquire()
+        raise KeyboardInterrupt
+
+    with treering.open(postgres.fresh()) as ledger:
+        store: Any = store_of(ledger)
+        with store._server.lend():  # The spare one.
+            append(ledger, "first")
+            with monkeypatch.context() as patch:
+                patch.setattr(ConnectionPool, "getconn", interrupted)
+                with pytest.raises(KeyboardInterrupt), within():
+                    append(ledger, "second")
+            with within():
+                append(ledger, "third")
+            taken[0].release()
+            for thread in threading.enumerate():
+                if thread.name == "treering-closer":
+                    thread.join(LIMIT_S)
+
+
 @pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "leases.lock_bytes"])
 def test_a_timeout_of_the_caller_amid_a_look_at_files_is_not_taken_for_a_fault_of_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -419,7 +420,9 @@ class Server:
         made = self._pool
         if made is not None and made[1] is pool:
             self._pool = None
-        pool.close(0)
+        # An interrupt may have left one of its locks taken: we would wait for ever.
+        close = partial(pool.close, 0)
+        threading.Thread(target=close, name="treering-closer", daemon=True).start()
 
     def _drop_spare(self) -> None:
         connection = self.take_spare()
