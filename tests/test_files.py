@@ -40,6 +40,14 @@ def test_what_was_there_stays_after_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "é" * 127])
+def test_a_file_with_the_longest_name_is_replaced(tmp_path: Path, name: str) -> None:
+    with replacing(tmp_path / name) as stream:
+        stream.write(b"new")
+
+    assert (tmp_path / name).read_bytes() == b"new"
+
+
 def test_a_locked_file_is_refused_until_it_is_closed(tmp_path: Path) -> None:
     first = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     second = os.open(tmp_path / "lock", os.O_RDWR)

@@ -43,8 +43,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     After an error, what was there stays.
     """
-    # Named by chance, so that it is ours to remove whatever the moment of an interruption.
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
+    # Named by chance, so that it is ours to remove whatever the moment of an interruption; and by
+    # the start of the name, which alone may be as long as a name can be.
+    draft = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.partial")
     try:
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_FILE)
         with os.fdopen(descriptor, "wb") as stream:
