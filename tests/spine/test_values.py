@@ -25,7 +25,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering.model.codec import encode
+from treering.model.codec import decode, encode
 from treering.spine import conversion
 from treering.spine.conversion import FORMS, MARKS_MAX, REPR_CHARACTERS_MAX, to_json, to_text
 
@@ -342,6 +342,17 @@ def test_a_sequence_or_a_mapping_without_an_end_is_read_as_far_as_it_says_it_goe
     assert to_json(Endless())[0] == [0, 1, 2]
     assert to_json(EndlessNames())[0] == {"0": 0}
     assert to_json(EndlessSet())[0] == [0, 1]
+
+
+@pytest.mark.parametrize("content", [7, [object()], "itself"])
+def test_a_text_in_a_wrapper_may_be_anything(content: object) -> None:
+    text = collections.UserString("")
+    text.data = text if content == "itself" else content  # type: ignore[assignment]
+
+    value, marks = to_json({"said": text})
+
+    assert decode(encode(value)) == value
+    assert marks
 
 
 def test_many_conversions_are_counted_behind_the_first_hundred() -> None:

@@ -322,7 +322,7 @@ def _simple(value: Any) -> tuple[Any, str | None]:  # noqa: C901  (one case a ty
         case str():
             return value, "value"
         case UserString():  # A sequence, too: of texts that hold themselves.
-            return value.data, "value"
+            return value.data, None
         case bool() | int():
             return int.__int__(value), None
         case float():
