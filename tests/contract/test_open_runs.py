@@ -142,6 +142,20 @@ def test_runs_with_an_owner_are_listed_before_those_without(
     assert listed(store)[0].run_id == "mine"
 
 
+def test_a_run_of_a_process_is_found_behind_many_whose_starts_were_named(
+    ledger: Ledger, store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite.reader", "postgres.runs"):
+        monkeypatch.setattr(f"treering.storage.{module}.OPEN_RUNS_MAX", 3)
+    ledger.append([
+        started(f"r{number}", session_id=f"a{number}", event_id=f"start-{number}")
+        for number in range(5)
+    ])  # fmt: skip
+    ledger.append([started("mine", session_id="z", event_id=start_id("mine", "file"))])
+
+    assert [run.run_id for run in store.reader.open_runs(owned=True)] == ["mine"]
+
+
 @pytest.mark.parametrize("others", [0, 1, 3])
 @pytest.mark.parametrize("later", [0, 600], ids=["just now", "long ago"])
 def test_runs_of_a_process_are_found_without_all_others(

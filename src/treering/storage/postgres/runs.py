@@ -39,7 +39,7 @@ LEFT JOIN LATERAL (
   LIMIT 1
 ) AS latest ON true
 WHERE r.state = 0
-  AND (NOT %(owned)s OR first.kind = 'run.started' AND first.event_name IS NOT NULL)
+  AND (NOT %(owned)s OR first.kind = 'run.started' AND strpos(first.event_name, '@') > 0)
 """
 _IN_ORDER: Final = """
 ORDER BY first.event_name IS NULL, r.scope, r.session, r.first_seq LIMIT %(limit)s

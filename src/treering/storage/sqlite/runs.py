@@ -53,7 +53,7 @@ CROSS JOIN names AS n ON n.id = r.run
 LEFT JOIN heads AS h ON h.session = r.session
 LEFT JOIN events AS latest ON latest.position = {position_at("r.session", "h.seq")}
 WHERE r.state = {RUN_OPEN}
-  AND (NOT :owned OR first.kind = :started AND first.event_name IS NOT NULL)
+  AND (NOT :owned OR first.kind = :started AND instr(first.event_name, '@'))
 """
 _IN_ORDER: Final = "ORDER BY first.event_name IS NULL, r.session, r.first_seq LIMIT :limit"
 ALL_OPEN, ALL_STARTED = (
