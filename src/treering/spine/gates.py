@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.lazy import lazy_logger
+from treering.lazy import LazyModule, lazy_logger
 from treering.model.codec import canonical
-from treering.spine.conversion import STOPS, class_name, to_json, to_text
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 from treering.spine.sink_queue import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from treering.spine import conversion
     from treering.spine.run_events import CalledTool
+else:
+    conversion = LazyModule("treering.spine.conversion")
 
 _log = lazy_logger("treering.spine")
 
@@ -42,7 +44,7 @@ class Gates:
                 prompts = _text(added.system_prompt), _text(added.prepend_context)
                 system = system if prompts[0] is None else prompts[0]
                 contexts += [prompts[1]] if prompts[1] else []
-            except STOPS:
+            except conversion.STOPS:
                 raise
             except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, "before_run", error)
@@ -74,7 +76,7 @@ class Gates:
                 )  # fmt: skip
                 canonical(recorded, "output")
                 output = recorded
-            except STOPS:
+            except conversion.STOPS:
                 raise
             except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, "persist", error)
@@ -87,20 +89,22 @@ class Gates:
                 verdict = ask(gate, given if changed is None else changed)
                 blocked, reason = verdict.blocked, _text(verdict.reason)
                 canonical(verdict.content, "content")
-                content, _ = to_json(verdict.content)  # It may still be of other types.
+                content, _ = conversion.to_json(verdict.content)  # It may still be of other types.
                 if blocked:
                     return Verdict(blocked=True, reason=reason)
-            except STOPS:
+            except conversion.STOPS:
                 raise
             except BaseException as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, name, error)
-                return Verdict(blocked=True, reason=f"a gate failed: {class_name(error)}")
+                return Verdict(
+                    blocked=True, reason=f"a gate failed: {conversion.class_name(error)}"
+                )
             changed = changed if content is None else content
         return Verdict(content=changed)
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else to_text(value)[0]
+    return None if value is None else conversion.to_text(value)[0]
 
 
 def _complain(gate: Gate, name: str, error: BaseException) -> None:

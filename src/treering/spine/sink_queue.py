@@ -33,7 +33,6 @@ from treering.model.codec import decode, encode
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.kinds import KINDS, parse_kinds
 from treering.model.parts import safe_part
-from treering.spine.conversion import STOPS, class_name, plain
 from treering.spine.ports import Delivery, SinkStatus, Undeliverable
 
 if TYPE_CHECKING:
@@ -45,10 +44,12 @@ if TYPE_CHECKING:
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, NewEvent
     from treering.model.parts import SafePart
+    from treering.spine import conversion
     from treering.spine.ports import Sink
 else:
     logging = LazyModule("logging")
     carried = LazyModule("treering.model.carried")
+    conversion = LazyModule("treering.spine.conversion")
 
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
@@ -465,10 +466,11 @@ class Overtime(TimeoutError):
 
 def in_words(error: BaseException) -> str:
     """Return an error in words; one that cannot be put into words, by its name."""
-    name = class_name(error)
+    name = conversion.class_name(error)
     try:
-        return str(error) if isinstance(error, Overtime) else f"{name}: {plain(str(error))}"
-    except STOPS:
+        text = str(error)
+        return text if isinstance(error, Overtime) else f"{name}: {conversion.plain(text)}"
+    except conversion.STOPS:
         raise
     except BaseException:  # noqa: BLE001  (foreign code may raise anything)
         return name
