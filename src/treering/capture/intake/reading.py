@@ -129,7 +129,11 @@ class SubprocessReader:
         pipe = subprocess.PIPE
         # In a session of its own: Ctrl-C at the terminal stops us, and we stop it.
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
-        with self._process.stdin or contextlib.nullcontext() as stdin:
+        # One that has ended already says so when its steps are read.
+        with (
+            contextlib.suppress(BrokenPipeError),
+            self._process.stdin or contextlib.nullcontext() as stdin,
+        ):
             if stdin is not None:
                 stdin.write(msgspec.json.encode(job))
 
