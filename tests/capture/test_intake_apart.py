@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from formats.logs.claude_code import SESSION, Log, call
 from treering.capture.intake import reading
 
@@ -77,6 +78,7 @@ def test_a_reader_that_is_killed_costs_nothing_that_was_told(
         def __init__(self, command: list[str], **settings: Any) -> None:
             super().__init__(command, **settings)
             os.kill(self.pid, signal.SIGKILL)
+            self.wait(PATIENCE_S)  # So that it never gets its job.
 
     with treering.open(tmp_path / "ledger.db") as ledger:
         with monkeypatch.context() as patched:

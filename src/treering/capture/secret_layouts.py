@@ -265,8 +265,6 @@ def _is_unmistakable(word: str) -> bool:
         or not is_given(value)
     ):
         return False
-    if not is_given(value):
-        return False
     if value.isalnum():
         return is_scrambled(value) and _LONG_WORD.search(value) is None
     return is_strong(value) and _SYMBOL.search(value) is not None
